@@ -17,7 +17,7 @@ from elmo_plugin.checks import InputError, shown
 from elmo_plugin.elmo.language_model import DIRECTIONS, LanguageModel
 from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.elmo.sentences import groups
-from elmo_plugin.text.lines import read_blocks
+from elmo_plugin.text.lines import read_lines
 
 ROUNDING = 1e-4
 """Differences in bits below this are ties, because batches of other shapes round differently."""
@@ -39,7 +39,7 @@ def read_pairs(file: Path) -> Iterator[Pair]:
     (the paradigm, by default the file's name) and `linguistics_term` (the phenomenon, by default
     empty). Raises an `InputError` that names the line if it has another form.
     """
-    lines = chain.from_iterable(read_blocks(file, is_text=False))
+    lines = read_lines(file, is_text=False)
     for number, line in enumerate(lines, start=1):
         try:
             found = json.loads(line)

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -32,7 +32,7 @@ from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.files.hdf5 import HDF5Bytes
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.ops.backend import KERNEL_STATUS
-from elmo_plugin.text.lines import read_blocks
+from elmo_plugin.text import lines as text_lines
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +53,9 @@ class Line(NamedTuple):
 def read_lines(file: Path | BinaryIO, name: str, first: int = 0, step: int = 1) -> Iterator[Line]:
     """
     Every `step`-th line of a file from line `first` on; raises errors as `sentence_lines` and
-    `read_blocks`.
+    `text.lines.read_lines`.
     """
-    return sentence_lines(chain.from_iterable(read_blocks(file, name=name)), name, first, step)
+    return sentence_lines(text_lines.read_lines(file, name), name, first, step)
 
 
 def sentence_lines(

@@ -23,7 +23,7 @@ from elmo_plugin.elmo.sentences import SPACE, check_is_list, groups, is_series, 
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.text.lines import read_blocks
+from elmo_plugin.text.lines import read_lines
 from elmo_plugin.text.text_files import find_files
 
 AT_ONCE = 512
@@ -59,7 +59,7 @@ def word_forms(words: Any) -> dict[str, str]:
     """The word of each form. See `Elmo.uses` for `words`, and for the errors."""
     if isinstance(words, str | os.PathLike):
         file = Path(local_path(words, "a file of words"))
-        lines = chain.from_iterable(read_blocks(file, name=str(words), is_text=False))
+        lines = read_lines(file, str(words), is_text=False)
         pairs = (line.strip().partition("\t") for line in lines if line.strip())
         words = [(word, forms or [word]) for word, _, forms in pairs]
     elif isinstance(words, Mapping):
@@ -110,7 +110,7 @@ def _sentences(corpus: Any, raw: bool) -> Iterator[tuple[str, Any, list[str]]]:
     files = find_files(corpus)
     folder = os.path.commonpath([file.parent for file in files])
     for file in files:
-        for number, line in enumerate(chain.from_iterable(read_blocks(file))):
+        for number, line in enumerate(read_lines(file)):
             yield os.path.relpath(file, folder), number, tokens_of("", line, raw)
 
 

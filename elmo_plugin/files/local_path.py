@@ -11,34 +11,29 @@ CACHE = Path(os.getenv("ALLENNLP_CACHE_ROOT", os.path.expanduser("~/.allennlp"))
 """AllenNLP's download cache, which is shared with it."""
 
 
-def local_path(
-    path: str | os.PathLike, expected: str = "a file or a folder", extract_archive: bool = False
-) -> str:
+def local_path(path: str | os.PathLike, expected: str = "a file or a folder") -> str:
     """
     The local path of a file or folder, where `~` is the home folder. A URL that `cached_path`
-    supports is downloaded once. With `extract_archive`, it may be an archive, which is unpacked,
-    and the path is that of its folder.
+    supports is downloaded once.
 
     Raises a `FileNotFoundError`, which says what was `expected`, if the file does not exist or
     cannot be downloaded, and an `InputError` for a URL if the package `cached-path` is not
-    installed, or if an archive is damaged.
+    installed.
     """
     name = os.path.expanduser(os.fspath(path))
     if os.path.exists(name):
         return name
     missing = f"{path}: expected {expected}, found no such file"
-    if "://" not in name and "!" not in name:
+    if "://" not in name:
         raise FileNotFoundError(missing)
     cached_path = needed("cached_path", f"{path}: to read an address, ").cached_path
     try:
-        return str(cached_path(name, cache_dir=CACHE, extract_archive=extract_archive))
+        return str(cached_path(name, cache_dir=CACHE))
     except InputError:
         raise
     except (OSError, ValueError) as error:  # no such address, unknown host, or no answer
         reason = " ".join(str(error).split())  # the hub's has several lines
         raise FileNotFoundError(f"{missing} ({reason})") from error
-    except Exception as error:  # damage in an archive raises errors of many types
-        raise InputError(f"{path}: expected {expected}, found damage ({error})") from error
 
 
 def named_as_given(

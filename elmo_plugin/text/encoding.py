@@ -40,18 +40,17 @@ from elmo_plugin.text.lines import read_blocks
 logger = logging.getLogger(__name__)
 
 SHARD_TOKENS = 1 << 23
-"""Tokens per shard: 32 MB, about a shard of the 1 Billion Word Benchmark."""
+"""
+Most tokens of a shard, unless one sentence has more: 32 MB, about a shard of the 1 Billion Word
+Benchmark.
+"""
 
 
-def encode_corpus(
-    files: Sequence[Path], folder: str | os.PathLike, shard_tokens: int = SHARD_TOKENS
-) -> EncodedCorpus:
+def encode_corpus(files: Sequence[Path], folder: str | os.PathLike) -> EncodedCorpus:
     """
     Encode text files, in order. The folder is written completely or not at all; if it is a link,
     the link stays. Only one process at a time encodes to a folder; it removes what a killed process
     left.
-
-    `shard_tokens`: largest number of tokens of a shard, unless one sentence has more.
 
     Raises an `InputError` if the folder exists or cannot be created, if the files contain no token,
     or if a file is not valid text; and an `OSError` if a file cannot be opened, or the corpus
@@ -72,7 +71,7 @@ def encode_corpus(
                     f"{folder}: expected a new folder to write, found one; remove it to encode the "
                     "text again"
                 )
-            _write_corpus(files, partial, shard_tokens)
+            _write_corpus(files, partial)
             os.replace(partial, folder)
         except OSError as error:
             if error.filename is not None:
@@ -86,13 +85,13 @@ def encode_corpus(
     return EncodedCorpus(folder)
 
 
-def _write_corpus(files: Sequence[Path], folder: Path, shard_tokens: int) -> None:
+def _write_corpus(files: Sequence[Path], folder: Path) -> None:
     # Looking up a new word assigns it the next number without running Python code.
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
     for word in SPECIAL_WORDS:
         numbers[word]
-    shards = _ShardWriter(folder, shard_tokens)
+    shards = _ShardWriter(folder)
     num_bytes = sum(file.stat().st_size for file in files)
     with tqdm(total=num_bytes, unit="B", unit_scale=True, desc="encoding") as progress:
         sources = [_encode_file(file, numbers, shards, progress) for file in files]
@@ -190,9 +189,8 @@ def _write_words(
 class _ShardWriter:
     """Writes sentences as shards of word numbers, which `renumber` replaces by ranks at the end."""
 
-    def __init__(self, folder: Path, shard_tokens: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._shard_tokens = shard_tokens
         self._pending: list[tuple[np.ndarray, np.ndarray]] = []
         self._num_pending = 0
         self.num_tokens = 0
@@ -211,7 +209,7 @@ class _ShardWriter:
         self.num_sentences += len(lengths)
         while len(lengths):
             ends = np.cumsum(lengths)
-            room = self._shard_tokens - self._num_pending
+            room = SHARD_TOKENS - self._num_pending
             n_fit = int(np.searchsorted(ends, room, side="right"))
             if not n_fit and not self._num_pending:
                 n_fit = 1  # a sentence is never cut

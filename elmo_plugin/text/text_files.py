@@ -19,7 +19,7 @@ def find_files(path: str | os.PathLike) -> list[Path]:
     """
     The files of a path, in sorted order. `path`: a file, a glob (the files that match, and not
     those in folders that match or cannot be read), a folder (all non-hidden files in and below it),
-    or anything else that AllenNLP's `cached_path` resolves, such as a URL or `ARCHIVE!MEMBER`.
+    or anything else that AllenNLP's `cached_path` resolves, such as a URL.
 
     Raises a `FileNotFoundError` if the file does not exist, the folder is empty, or the glob has no
     match; an `OSError` if a subfolder cannot be read; and an `InputError` if a link makes a
@@ -38,7 +38,7 @@ def find_files(path: str | os.PathLike) -> list[Path]:
                 for folder in sorted({above for file in files for above in file.parents}):
                     _refuse_loop(folder, start)
             return files
-        path = local_path(path, "a file, a folder, a glob or a URL", extract_archive=True)
+        path = local_path(path, "a file, a folder, a glob or a URL")
     resolved = Path(path)
     if not resolved.is_dir():
         return [resolved]

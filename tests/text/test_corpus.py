@@ -8,9 +8,9 @@ import pytest
 from elmo_plugin.files.digest import digest, sealed
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import CorpusError, EncodedCorpus
-from elmo_plugin.text.encoding import encode_corpus
 from tests.conftest import Fuzz
 from tests.damage import damage
+from tests.text.shards import encode_in_shards
 
 TEXT = "the dog barks .\nthe 👍 and é\n\nanother <S> document\n" + "x" * 70 + "\n"
 
@@ -19,7 +19,7 @@ TEXT = "the dog barks .\nthe 👍 and é\n\nanother <S> document\n" + "x" * 70 +
 def folder(tmp_path: Path) -> Path:
     file = tmp_path / "text"
     file.write_text(TEXT, "utf-8")
-    encode_corpus([file], tmp_path / "corpus", shard_tokens=10)
+    encode_in_shards([file], tmp_path / "corpus", 10)
     return tmp_path / "corpus"
 
 

@@ -18,6 +18,7 @@ from elmo_plugin.text import lines
 from elmo_plugin.text.characters import SPECIAL_WORDS
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.encoding import encode_corpus
+from tests.text.shards import encode_in_shards
 
 LINES = st.lists(
     st.lists(st.sampled_from(["a", "b", "c", "é", "👍", "<S>", "<UNK>", "x" * 60])), max_size=36
@@ -67,9 +68,9 @@ def test_shards_are_whole_sentences_up_to_a_size(
     file = write_lines(tmp_path / "text", text)
     for folder in ("whole", "pieces"):
         shutil.rmtree(tmp_path / folder, ignore_errors=True)
-    whole = encode_corpus([file], tmp_path / "whole", shard_tokens)
+    whole = encode_in_shards([file], tmp_path / "whole", shard_tokens)
     monkeypatch.setattr(lines, "BLOCK_BYTES", block_bytes)
-    corpus = encode_corpus([file], tmp_path / "pieces", shard_tokens)
+    corpus = encode_in_shards([file], tmp_path / "pieces", shard_tokens)
     assert list(corpus.sentences()) == [line for line in text if line]
     assert [len(x.tokens) for x in corpus.shards] == [len(x.tokens) for x in whole.shards]
     for shard in corpus.shards:
@@ -93,7 +94,7 @@ def test_a_line_of_a_million_tokens(tmp_path: Path) -> None:
     """One sentence is never cut, whatever the size of a shard."""
     file = tmp_path / "text"
     file.write_text("a b\n" + "x " * 1_000_000 + "\nc\n")
-    corpus = encode_corpus([file], tmp_path / "corpus", shard_tokens=1000)
+    corpus = encode_in_shards([file], tmp_path / "corpus", 1000)
     assert [len(shard.tokens) for shard in corpus.shards] == [2, 1_000_000, 1]
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from elmo_plugin.text.characters import BEGIN, END
 from elmo_plugin.text.corpus import EncodedCorpus
-from elmo_plugin.text.encoding import encode_corpus
 from elmo_plugin.text.windows import NOTHING, Epoch, Window
+from tests.text.shards import encode_in_shards
 
 Sentence = tuple[int, ...]
 
@@ -23,7 +23,7 @@ def make_corpus(folder: Path, lengths: list[int], shard_tokens: int) -> EncodedC
     text = "".join(" ".join(f"w{next(number)}" for _ in range(n)) + "\n" for n in lengths)
     (folder / "text").write_text(text)
     shutil.rmtree(folder / "corpus", ignore_errors=True)
-    return encode_corpus([folder / "text"], folder / "corpus", shard_tokens)
+    return encode_in_shards([folder / "text"], folder / "corpus", shard_tokens)
 
 
 def sentences_of(corpus: EncodedCorpus) -> list[Sentence]:

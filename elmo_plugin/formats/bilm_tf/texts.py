@@ -136,10 +136,9 @@ def read_softmax_rows(file: str | os.PathLike, n_rows: int, of: str) -> SoftmaxR
 def _read_words(file: str | os.PathLike, may_be_empty: bool = False) -> Iterator[tuple[int, str]]:
     """The number and the word of each line."""
     # What reads text, compressed or not, is not needed for vectors.
-    from elmo_plugin.text.lines import read_blocks
+    from elmo_plugin.text.lines import read_lines
 
-    blocks = read_blocks(Path(file), is_text=False)
-    for line, text in enumerate((line for lines in blocks for line in lines), start=1):
+    for line, text in enumerate(read_lines(Path(file), is_text=False), start=1):
         word = text.strip()
         if not word and not may_be_empty:
             raise InputError(f"{file}, line {line}: expected a word, found none")

@@ -7,7 +7,6 @@ errors name the line.
 
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 
 from allennlp.commands.predict import _PredictManager
@@ -16,7 +15,7 @@ from allennlp.data import Instance
 
 from elmo_plugin.checks import named
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.text.lines import decode, read_blocks
+from elmo_plugin.text.lines import decode, read_lines
 
 _get_json_data = _PredictManager._get_json_data
 _get_instance_data = _PredictManager._get_instance_data
@@ -38,7 +37,7 @@ def _lines(input_file: str, name: str) -> Iterable[str]:
     if input_file == "-":
         return (decode(line, name, number) for number, line in enumerate(sys.stdin.buffer))
     file = Path(local_path(input_file, "a file"))
-    return chain.from_iterable(read_blocks(file, name=name, is_text=False))
+    return read_lines(file, name, is_text=False)
 
 
 def _instance_data_of_all_lines(self: _PredictManager) -> Iterator[Instance]:

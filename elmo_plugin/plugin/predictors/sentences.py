@@ -1,7 +1,6 @@
 import json
 from copy import deepcopy
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 from allennlp.common import JsonDict
@@ -17,7 +16,7 @@ from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.bilm_model import BiLMModel, exp
 from elmo_plugin.text.corpus import is_corpus
-from elmo_plugin.text.lines import read_blocks
+from elmo_plugin.text.lines import read_lines
 from elmo_plugin.text.text_files import find_files
 
 EMPTY = "expected a sentence, found an empty line"
@@ -79,7 +78,7 @@ class BiLMPredictor(Predictor):
         which the reader skips.
         """
         for file in [] if is_corpus(path) else find_files(path):
-            for number, line in enumerate(chain.from_iterable(read_blocks(file)), start=1):
+            for number, line in enumerate(read_lines(file), start=1):
                 if not line.strip():
                     raise InputError(f"{file}, line {number}: {EMPTY}")
 
