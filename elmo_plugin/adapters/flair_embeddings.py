@@ -7,7 +7,6 @@ from typing import Any
 
 from elmo_plugin.adapters import load_model, missing, one_token
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.saved import settings_of
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 
@@ -58,7 +57,7 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
 
     def to_params(self) -> dict[str, Any]:
         """The state dictionary of a tagger has the weights."""
-        options, mixes = self.elmo.bilm.options.to_dict(), settings_of(self.elmo)
+        options, mixes = self.elmo.bilm.options.to_dict(), self.elmo.mix_settings
         return {"options": options, "mixes": mixes, "layer": self.layer, "name": self.name}
 
     @classmethod

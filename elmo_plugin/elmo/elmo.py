@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,16 +21,17 @@ from elmo_plugin.checks import (
     fail,
 )
 from elmo_plugin.elmo.export import Program
-from elmo_plugin.elmo.layer_cache import DTYPES
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
-from elmo_plugin.elmo.saved import elmo_of, save_elmo
 from elmo_plugin.elmo.sentences import MAX_TOKENS, PART_TOKENS, parts, token_lists
-from elmo_plugin.formats.build import check_size
+from elmo_plugin.formats.bilm_tf.folder import write_model_files
+from elmo_plugin.formats.build import FoundBiLM, check_size
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
-from elmo_plugin.formats.mixes import LARGEST
+from elmo_plugin.formats.mixes import LARGEST, TrainedMixes
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.ops.backend import not_compiled
 from elmo_plugin.options import BiLMOptions
+
+logger = logging.getLogger(__name__)
 
 MOST_MIXES = 1000
 
@@ -114,21 +115,13 @@ class Elmo(BiLMLayers):
         cache_dtype: str = "float32",
         cache_size_gb: float = 10.0,
     ) -> None:
-        check_count("num_output_representations", num_output_representations, most=MOST_MIXES)
-        check_flag("do_layer_norm", do_layer_norm)
         check_number("dropout", dropout, least=0, most=1)
         check_flag("keep_sentence_boundaries", keep_sentence_boundaries)
-        check_flag("use_top_only", use_top_only)
-        check_flag("requires_grad", requires_grad)
-        check_choice("cache_dtype", cache_dtype, DTYPES)
-        check_number("cache_size_gb", cache_size_gb, above=0)
         if not isinstance(bilm, BiLM):
             fail("bilm", "a BiLM; from_pretrained, from_archive and from_files load one", bilm)
-        n_layers = bilm.bilstm.n_layers + 1
-        if scalar_mix_parameters is not None:
-            _check_mix(scalar_mix_parameters, n_layers)
-            if use_top_only:
-                fail("scalar_mix_parameters", "none with use_top_only", scalar_mix_parameters)
+        mixes = _new_mixes(
+            num_output_representations, bilm, do_layer_norm, scalar_mix_parameters, use_top_only
+        )
         super().__init__(
             bilm,
             requires_grad=requires_grad,
@@ -141,14 +134,7 @@ class Elmo(BiLMLayers):
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.dropout = nn.Dropout(dropout)
         self.num_output_representations = num_output_representations
-        for k in range(num_output_representations):
-            mix = ScalarMix(
-                n_layers,
-                do_layer_norm=do_layer_norm,
-                initial_scalar_parameters=scalar_mix_parameters,
-                trainable=scalar_mix_parameters is None,
-                use_top_only=use_top_only,
-            )
+        for k, mix in enumerate(mixes):
             self.add_module(f"scalar_mix_{k}", mix)  # AllenNLP's name, in regular expressions too
 
     @classmethod
@@ -168,7 +154,7 @@ class Elmo(BiLMLayers):
 
         As `find_bilm`.
         """
-        return elmo_of(cls, find_bilm(options_file, weight_file, vocabulary_file), kwargs)
+        return cls.from_found(find_bilm(options_file, weight_file, vocabulary_file), **kwargs)
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> Elmo:
@@ -186,7 +172,27 @@ class Elmo(BiLMLayers):
         A task model and the folder of `save` have trained mixes. They are loaded too, and the
         parameters of `Elmo` with which they were trained are the defaults of `kwargs`.
         """
-        return elmo_of(cls, find_bilm(archive_file), kwargs)
+        return cls.from_found(find_bilm(archive_file), **kwargs)
+
+    @classmethod
+    def from_found(cls, loaded: FoundBiLM, **kwargs: Any) -> Elmo:
+        """
+        Make a model of what `find_bilm` found, with the mixes that were trained with the biLM, if
+        `kwargs` do not ask for others.
+        """
+        if loaded.mixes is None:
+            return cls(loaded.bilm, **kwargs)
+        settings = loaded.mixes.settings
+        if kwargs.get("scalar_mix_parameters") is not None:
+            return cls(loaded.bilm, **{**settings, "use_top_only": False, **kwargs})
+        elmo = cls(loaded.bilm, **{**settings, **kwargs})
+        states = elmo._state_of_mixes(), loaded.mixes.state
+        own, trained = ({name: x.shape for name, x in state.items()} for state in states)
+        if own == trained:
+            elmo.load_state_dict(loaded.mixes.state, strict=False)
+        else:
+            logger.warning("the trained mixes are of another number or form, and are not loaded")
+        return elmo
 
     def save(self, folder: str | os.PathLike) -> None:
         """
@@ -204,7 +210,10 @@ class Elmo(BiLMLayers):
         `DiskFullError`
             If the disk is full.
         """
-        save_elmo(self, folder)
+        self.check_weights()
+        with self.lock.shared():
+            mixes = TrainedMixes(self._state_of_mixes(), self.mix_settings)
+            write_model_files(folder, self.bilm, mixes=mixes)
 
     @classmethod
     def from_options(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
@@ -220,6 +229,19 @@ class Elmo(BiLMLayers):
     @property
     def mixes(self) -> list[ScalarMix]:
         return [getattr(self, f"scalar_mix_{k}") for k in range(self.num_output_representations)]
+
+    @property
+    def mix_settings(self) -> dict[str, Any]:
+        """The parameters that the mixes belong to, those of `MIX_SETTINGS`."""
+        return {
+            "num_output_representations": self.num_output_representations,
+            "do_layer_norm": self.mixes[0].do_layer_norm,
+            "use_top_only": self.mixes[0].use_top_only,
+            "initial_state": self.initial_state,
+        }
+
+    def _state_of_mixes(self) -> dict[str, Tensor]:
+        return {name: x for name, x in self.state_dict().items() if name.startswith("scalar_mix_")}
 
     @not_compiled  # the kernels and caches are faster than what a compiler makes of them
     def forward(self, tokens: Tensor) -> dict[str, Any]:
@@ -239,30 +261,34 @@ class Elmo(BiLMLayers):
             padding the vectors are zeros, except with it and `do_layer_norm`, as in AllenNLP.
         """
         if not isinstance(tokens, Tensor) or tokens.dim() < 3:
-            found = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
+            given = tuple(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
             raise InputError(
                 "expected character ids of shape (.., B, T, C), as Elmo.characters gives for lists "
-                f"of tokens, found {found}"
+                f"of tokens, found {given}"
             )
         outer = tokens.shape[:-2]
         flat = self.bilm.resize_characters(tokens.flatten(0, -3))
         self.bilm.token_encoder.check_spelled(flat)
+        keep = self.keep_sentence_boundaries
         with self.lock.shared():  # layers and mixes are from the same weights
-            mixed, mask = self._mixed(flat, self.mixes, self.keep_sentence_boundaries)
+            layers, mask = self.layers(flat, boundaries=keep or self._normalizes)
+            mixed, mask = self._mixed(layers, mask, self.mixes, keep)
         return {
             "elmo_representations": [self.dropout(x).view(*outer, *x.shape[1:]) for x in mixed],
             "mask": mask.view(*outer, mask.size(1)),
         }
 
+    @property
+    def _normalizes(self) -> bool:
+        """Whether mixes read the boundaries: the statistics of layer norm include them."""
+        return self.mixes[0].do_layer_norm
+
     def _mixed(
-        self, tokens: Tensor, mixes: list[ScalarMix], keep_boundaries: bool
+        self, layers: list[Tensor], mask: Tensor, mixes: list[ScalarMix], keep_boundaries: bool
     ) -> tuple[list[Tensor], Tensor]:
-        """The mixes of a batch, each of shape `(B, T, 2P)`, and its mask, shape `(B, T)`."""
-        # The statistics of layer norm include the boundaries, as in AllenNLP.
-        boundaries = keep_boundaries or mixes[0].do_layer_norm
-        layers, mask = self.layers(tokens, boundaries)
+        """Mixes of layers, each of shape `(B, T, 2P)`, and their mask, shape `(B, T)`."""
         mixed = [mix(layers, mask) for mix in mixes]
-        if boundaries and not keep_boundaries:
+        if self._normalizes and not keep_boundaries:
             return without_boundaries(mixed, mask)
         return mixed, mask
 
@@ -320,28 +346,28 @@ class Elmo(BiLMLayers):
         """
         if pool is not None:
             check_choice("pool", pool, POOLS)
-        check_count("max_tokens", max_tokens)
         check_flag("raw", raw)
         batch, is_single = token_lists(sentences, raw)
         _check_layer(layer, self.n_layers)
-        found: list[Any] = [None] * len(batch)
+        vectors: list[Any] = [None] * len(batch)
+        boundaries = layer == "mix" and self._normalizes
         with self.lock.shared():  # all sentences are read with the same weights
-            for places, tokens in self.batches(batch, max_tokens):
-                chosen = self._vectors(tokens, layer)
+            for places, layers, mask in self.read(batch, max_tokens, boundaries):
+                chosen = self._chosen(layers, mask, layer)
                 for row, b in enumerate(places):  # of (.., B, T, 2P)
                     n = len(batch[b])
-                    vectors = chosen[..., row, :n, :].float()
-                    vectors = vectors.sum(dim=-2) / max(1, n) if pool else vectors.clone()
-                    found[b] = vectors if as_tensors else vectors.cpu().numpy()
+                    of_tokens = chosen[..., row, :n, :].float()
+                    of_tokens = of_tokens.sum(dim=-2) / max(1, n) if pool else of_tokens.clone()
+                    vectors[b] = of_tokens if as_tensors else of_tokens.cpu().numpy()
         if is_single:
-            return found[0]
+            return vectors[0]
         if not pool:
-            return found
-        if not found:
+            return vectors
+        if not vectors:
             shape = (0, self.n_layers, self.output_dim) if layer == "all" else (0, self.output_dim)
             nothing = torch.zeros(shape, device=self.device)
             return nothing if as_tensors else nothing.cpu().numpy()
-        return torch.stack(found) if as_tensors else np.stack(found)
+        return torch.stack(vectors) if as_tensors else np.stack(vectors)
 
     def stream(
         self,
@@ -422,12 +448,11 @@ class Elmo(BiLMLayers):
 
         return uses_frame(self, corpus, words, layer, most, seed, raw)
 
-    def _vectors(self, tokens: Tensor, layer: str | int) -> Tensor:
-        """The layers or the mix of a batch of characters, shape `(.., B, T, 2P)`; see `embed`."""
+    def _chosen(self, layers: list[Tensor], mask: Tensor, layer: str | int) -> Tensor:
+        """The layers or the mix that `embed` returns, shape `(.., B, T, 2P)`."""
         if layer == "mix":
-            (mixed,), _ = self._mixed(tokens, self.mixes[:1], keep_boundaries=False)
+            (mixed,), _ = self._mixed(layers, mask, self.mixes[:1], keep_boundaries=False)
             return mixed
-        layers, _ = self.layers(tokens, boundaries=False)
         return CHOICES[layer](layers) if layer in CHOICES else layers[int(layer)]
 
     def export(self, layer: str | int = "mix") -> torch.export.ExportedProgram:
@@ -459,9 +484,42 @@ class Elmo(BiLMLayers):
         # Sizes of 0 and 1 in the example would be fixed in the program.
         example = self.characters([["one", "two"], ["one"]])
         dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
-        program = Program(self, partial(self._vectors, layer=layer))
+
+        def vectors(tokens: Tensor) -> Tensor:
+            boundaries = layer == "mix" and self._normalizes
+            return self._chosen(*self.layers(tokens, boundaries), layer)
+
+        program = Program(self, vectors)
         with self.lock.alone(), torch.no_grad():
             return torch.export.export(program, (example,), dynamic_shapes=(dynamic,))
+
+
+def _new_mixes(
+    n_mixes: int,
+    bilm: BiLM,
+    do_layer_norm: bool,
+    weights: Sequence[float] | None,
+    use_top_only: bool,
+) -> list[ScalarMix]:
+    """Check the parameters of the mixes of a biLM's layers, and create these."""
+    n_layers = bilm.bilstm.n_layers + 1
+    check_count("num_output_representations", n_mixes, most=MOST_MIXES)
+    check_flag("do_layer_norm", do_layer_norm)
+    check_flag("use_top_only", use_top_only)
+    if weights is not None:
+        _check_mix(weights, n_layers)
+        if use_top_only:
+            fail("scalar_mix_parameters", "none with use_top_only", weights)
+    return [
+        ScalarMix(
+            n_layers,
+            do_layer_norm=do_layer_norm,
+            initial_scalar_parameters=weights,
+            trainable=weights is None,
+            use_top_only=use_top_only,
+        )
+        for _ in range(n_mixes)
+    ]
 
 
 def _check_mix(weights: Any, n_layers: int) -> None:

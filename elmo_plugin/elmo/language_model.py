@@ -8,13 +8,11 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_choice, check_count, check_flag, fail
 from elmo_plugin.elmo.frozen import weights_digest
@@ -129,21 +127,21 @@ class LanguageModel(BiLMLayers):
         `LanguageModel`.
         """
         files = options_file, weight_file, vocabulary_file
-        found = find_bilm(*files, softmax_file=softmax_file, with_softmax=True)
-        return cls.from_found(found, weight_file, **kwargs)
+        loaded = find_bilm(*files, softmax_file=softmax_file, with_softmax=True)
+        return cls.from_found(loaded, weight_file, **kwargs)
 
     @classmethod
-    def from_found(cls, found: FoundBiLM, name: str | os.PathLike, **kwargs: Any) -> LanguageModel:
+    def from_found(cls, loaded: FoundBiLM, name: str | os.PathLike, **kwargs: Any) -> LanguageModel:
         """
         Make a model of what `find_bilm` found for `name`. Raises an `InputError` if there is no
         softmax.
         """
-        if found.softmax is None or found.words is None:
+        if loaded.softmax is None or loaded.words is None:
             raise InputError(
                 f"{name}: expected the softmax of a language model and its words, found a biLM "
                 "without them, which has vectors but no probabilities"
             )
-        return cls(found.bilm, found.softmax, found.words, **kwargs)
+        return cls(loaded.bilm, loaded.softmax, loaded.words, **kwargs)
 
     @not_compiled
     @torch.no_grad()
@@ -155,7 +153,6 @@ class LanguageModel(BiLMLayers):
         *,
         raw: bool = False,
         max_tokens: int = MAX_TOKENS,
-        progress: bool = False,
     ) -> Any:
         """
         Compute the log probability of each word, of the end and of the beginning.
@@ -172,8 +169,6 @@ class LanguageModel(BiLMLayers):
             Whether to split sentences into tokens, as in `Elmo.embed`.
         max_tokens : `int`, optional (default = `2048`)
             See `Elmo.embed`.
-        progress : `bool`, optional (default = `False`)
-            Whether to show a progress bar.
 
         # Returns
 
@@ -186,35 +181,43 @@ class LanguageModel(BiLMLayers):
         check_flag("entropy", entropy)
         check_flag("raw", raw)
         check_choice("base", base, BASES)
-        split, is_single = raw_sentences(sentences) if raw else ([], False)
-        batch = [sentence.tokens for sentence in split]
-        if not raw:
+        if raw:
+            split, is_single = raw_sentences(sentences)
+            batch = [sentence.tokens for sentence in split]
+        else:
             batch, is_single = token_lists(sentences)
             self._warn_of_unsplit(batch)
-        ids = [[self._ids.get(word, UNKNOWN) for word in sentence] for sentence in batch]
-        found: dict[int, SentenceScores] = {}
-        total = sum(map(len, batch))
-        with self.lock.shared(), tqdm(total=total, unit=" tokens", disable=not progress) as bar:
+        scores: list[Any] = [None] * len(batch)
+        with self.lock.shared():
             for places, top in self._read(batch, max_tokens):
-                own = [ids[b] for b in places]
-                hidden = torch.cat(
-                    [h for row, w in enumerate(own) for h in _predicting(top[:, row], len(w))]
-                )
-                targets = torch.tensor([k for w in own for k in (*w, END, BEGIN, *w)])
-                numbers = [self.softmax.log_probabilities(hidden, targets.to(hidden.device))]
-                if entropy:
-                    numbers.append(entropies(hidden, self.softmax.weight, self.softmax.bias))
-                scores = torch.stack(numbers).double().cpu().numpy() / BASES[base]
-                ends = np.cumsum([2 * len(w) + 2 for w in own])[:-1]
-                for b, of_sentence in zip(places, np.split(scores, ends, axis=1)):
-                    # Shape (1 or 2, 2, n + 1): log probabilities and entropies by direction.
-                    both = chain(*of_sentence.reshape(len(numbers), 2, -1))
-                    in_vocabulary = np.array([k != UNKNOWN for k in ids[b]], dtype=bool)
-                    found[b] = SentenceScores(batch[b], in_vocabulary, *both)
-                bar.update(sum(map(len, own)))
-        for b, sentence in enumerate(split):
-            found[b] = found[b]._replace(spans=sentence.spans, words=sentence.words)
-        return found[0] if is_single else [found[b] for b in range(len(batch))]
+                own = self._scores([batch[b] for b in places], top, entropy, BASES[base])
+                for b, of_sentence in zip(places, own):
+                    scores[b] = of_sentence
+        if raw:
+            scores = [x._replace(spans=y.spans, words=y.words) for x, y in zip(scores, split)]
+        return scores[0] if is_single else scores
+
+    def _scores(
+        self, sentences: list[list[str]], top: Tensor, entropy: bool, unit: float
+    ) -> Iterator[SentenceScores]:
+        """
+        The scores of a batch in a unit that is given in nats. `top`: its top layer by direction,
+        including the boundaries, shape `(2, B, T + 2, P)`.
+        """
+        ids = [[self._ids.get(word, UNKNOWN) for word in sentence] for sentence in sentences]
+        vectors = [h for row, own in enumerate(ids) for h in _predicting(top[:, row], len(own))]
+        targets = torch.tensor([k for own in ids for k in (*own, END, BEGIN, *own)])
+        hidden = torch.cat(vectors)
+        numbers = [self.softmax.log_probabilities(hidden, targets.to(hidden.device))]
+        if entropy:
+            numbers.append(entropies(hidden, self.softmax.weight, self.softmax.bias))
+        arrays = torch.stack(numbers).cpu().double().numpy() / unit
+        ends = np.cumsum([2 * len(own) + 2 for own in ids])[:-1]
+        for sentence, own, array in zip(sentences, ids, np.split(arrays, ends, axis=1)):
+            in_vocabulary = np.array([k != UNKNOWN for k in own], dtype=bool)
+            # Log probabilities and, if wanted, entropies, each of both directions, (n + 1,).
+            by_direction = array.reshape(2 * len(numbers), -1)
+            yield SentenceScores(sentence, in_vocabulary, *by_direction)
 
     def _warn_of_unsplit(self, batch: list[list[str]]) -> None:
         """Warn if many tokens are unknown because they end in punctuation."""
@@ -286,7 +289,7 @@ class LanguageModel(BiLMLayers):
         if targets is None:
             wanted = [range(len(sentence)) for sentence in batch]
         _check_targets(wanted, batch)
-        found: list[Any] = [None] * len(batch)
+        words: list[Any] = [None] * len(batch)
         before = self.carried.state
         try:
             with self.lock.shared():
@@ -297,10 +300,10 @@ class LanguageModel(BiLMLayers):
                         # from its right one.
                         both = {"forward": top[0, row, at], "backward": top[1, row, at + 2]}
                         contexts = [x for name, x in both.items() if direction in (name, "both")]
-                        found[b] = self._most_probable(contexts, k)
+                        words[b] = self._most_probable(contexts, k)
         finally:
             self.carried.state = before
-        return found[0][0] if is_number else found[0] if is_single else found
+        return words[0][0] if is_number else words[0] if is_single else words
 
     def _most_probable(self, contexts: list[Tensor], k: int) -> list[list[Substitute]]:
         """`contexts`: top layers that predict the same words, one or two of shape `(n, P)`."""
@@ -309,25 +312,23 @@ class LanguageModel(BiLMLayers):
         offset = (1 - len(contexts)) * torch.log(log_uniform(rank, len(rank)))
         offset[: len(SPECIAL_WORDS)] = -torch.inf
         n_best = min(k, len(rank) - len(SPECIAL_WORDS))
-        found = []
+        substitutes = []
         for parts in zip(*(x.split(max(1, CHUNK_NUMBERS // len(rank))) for x in contexts)):
             p = sum(map(self.softmax.logits, parts)) + offset
             best = p.softmax(dim=-1).topk(n_best)
-            found += [
+            substitutes += [
                 [Substitute(self.words[i], q) for q, i in zip(*row)]
                 for row in zip(best.values.tolist(), best.indices.tolist())
             ]
-        return found
+        return substitutes
 
     def _read(self, batch: list[list[str]], max_tokens: int) -> Iterator[tuple[list[int], Tensor]]:
         """
         The indices of the sentences that are read together, and their top layer by direction,
         including the boundaries, shape `(2, B, T + 2, P)`.
         """
-        check_count("max_tokens", max_tokens)
         self.cache_words({word for sentence in batch for word in sentence})
-        for places, tokens in self.batches(batch, max_tokens):
-            layers, _ = self.layers(tokens)
+        for places, layers, _ in self.read(batch, max_tokens):
             yield places, torch.stack(layers[-1].chunk(2, dim=-1))
 
     def fingerprint(self) -> bytes:

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import InputError, check_choice, check_count
-from elmo_plugin.elmo.allennlp_weights import accept_allennlp_weights
+from elmo_plugin.checks import InputError, check_choice, check_count, check_flag, check_number
 from elmo_plugin.elmo.export import exported_layers
 from elmo_plugin.elmo.frozen import (
     CAPACITY,
@@ -20,8 +19,9 @@ from elmo_plugin.elmo.frozen import (
     lock_of,
     use_one_thread_in_children,
 )
-from elmo_plugin.elmo.layer_cache import LayerCache
+from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
 from elmo_plugin.elmo.sentences import batches_by_length, lists_of_tokens, token_lists
+from elmo_plugin.formats.allennlp_elmo import CACHED_WORDS, CHARACTERS, take_allennlp_weights
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.initial_state import CarriesState
@@ -54,11 +54,15 @@ class BiLMLayers(CarriesState):
         cache_size_gb: float = 10.0,
     ) -> None:
         super().__init__()
+        check_flag("requires_grad", requires_grad)
         check_choice("initial_state", initial_state, INITIAL_STATES)
+        check_choice("cache_dtype", cache_dtype, DTYPES)
+        check_number("cache_size_gb", cache_size_gb, above=0)
         if precision == "int8" and requires_grad:
             raise InputError('precision "int8": expected a frozen biLM, found requires_grad true')
         self.initial_state = initial_state
         self.has_weights = True
+        self.needs_warm_state = False
         self.same_bits = False  # see `WordVectorCache`
         self.layer_cache: LayerCache | None = None
         if cache_dir is not None:
@@ -73,8 +77,9 @@ class BiLMLayers(CarriesState):
         bilm.set_precision(precision)  # other `Elmo`s may use it: only after all checks
         self.bilm = bilm.eval().requires_grad_(requires_grad)
         self._frozen: FrozenBiLM | None = None
-        accept_allennlp_weights(self)  # before the next hook, which reads our names
+        self.register_load_state_dict_pre_hook(_rename_allennlp_weights)  # before the next one
         self.register_load_state_dict_pre_hook(_before_loading)
+        self.register_load_state_dict_post_hook(_compute_warm_state)
         use_one_thread_in_children()  # weights are loaded and read in several threads
 
     def __getstate__(self) -> dict[str, Any]:
@@ -166,7 +171,7 @@ class BiLMLayers(CarriesState):
     def _characters(self, sentences: list[list[str]]) -> Tensor:
         """The character ids of sentences whose tokens have been checked; see `characters`."""
         n_characters = self.bilm.max_characters_per_token
-        lengths = [len(sentence) for sentence in sentences]
+        lengths = list(map(len, sentences))
         most = max(lengths, default=0)
         tokens = torch.zeros(len(sentences), most, n_characters, dtype=torch.long, device="cpu")
         if 2 * sum(count_cropped(sentence, n_characters) for sentence in sentences) > sum(lengths):
@@ -176,20 +181,23 @@ class BiLMLayers(CarriesState):
                 warn_of_boundaries()
             ids = words_to_characters(sentence, n_characters)
             row[: len(sentence)] = torch.from_numpy(ids)
-        return tokens.to(self.device)
+        return tokens.to(self.bilm.device)
 
-    def batches(
-        self, sentences: list[list[str]], max_tokens: int
-    ) -> Iterator[tuple[list[int], Tensor]]:
+    def read(
+        self, sentences: list[list[str]], max_tokens: int, boundaries: bool = True
+    ) -> Iterator[tuple[list[int], list[Tensor], Tensor]]:
         """
-        The batches in which sentences are read: the indices of those in a batch, and their
-        character ids. With `carry` all are one batch, because vectors depend on the one before.
+        Read sentences in batches of at most `max_tokens`: the indices of the sentences of a batch,
+        their `layers` and the mask. With `carry` all are one batch, because vectors depend on the
+        one before.
         """
-        batches: Iterable[list[int]] = batches_by_length([len(s) for s in sentences], max_tokens)
+        check_count("max_tokens", max_tokens)
+        batches: Iterable[list[int]] = batches_by_length(list(map(len, sentences)), max_tokens)
         if self.initial_state == "carry" and sentences:
             batches = [list(range(len(sentences)))]
         for places in batches:
-            yield places, self._characters([sentences[b] for b in places])
+            tokens = self._characters([sentences[b] for b in places])
+            yield places, *self.layers(tokens, boundaries)
 
     @torch.no_grad()
     def warm_up(self, sentences: Any, batch_size: int = 16) -> None:
@@ -204,8 +212,8 @@ class BiLMLayers(CarriesState):
         check_count("batch_size", batch_size)
         texts, is_single = token_lists(sentences)
         if is_single or not texts:
-            found = "one, whose tokens these are" if is_single else "none"
-            raise InputError(f"expected several sentences, as a list of lists, found {found}")
+            other = "one, whose tokens these are" if is_single else "none"
+            raise InputError(f"expected several sentences, as a list of lists, found {other}")
         with self.lock.alone():
             self.check_weights()
             reader, state = self.frozen() or self.bilm, self.bilm.bilstm.zero_state(batch_size)
@@ -284,6 +292,34 @@ def _before_loading(layers: BiLMLayers, state_dict: dict[str, Any], prefix: str,
         for name, tensor in layers.bilm.state_dict().items()
     ):
         layers.has_weights = True
+
+
+def _rename_allennlp_weights(
+    layers: BiLMLayers, state_dict: dict[str, Any], prefix: str, *_: Any
+) -> None:
+    """
+    Pre-hook of `load_state_dict` that accepts the weights of AllenNLP's own `Elmo`. The mixes and
+    the embedder's projection have the same names in AllenNLP.
+    """
+    if prefix + CHARACTERS not in state_dict:
+        return
+    if prefix + CACHED_WORDS in state_dict and next(layers.bilm.parameters()).requires_grad:
+        raise InputError(
+            f"{prefix}{CACHED_WORDS}: expected word vectors that are computed from characters, "
+            "found those that AllenNLP trains apart from them with requires_grad and vocab_to_cache"
+        )
+    weights = take_allennlp_weights(state_dict, prefix, layers.bilm.options)
+    for name, x in layers.bilm.warm_state.state_dict().items():  # which AllenNLP does not have
+        state_dict[f"{prefix}bilm.warm_state.{name}"] = x
+    state_dict.update({f"{prefix}bilm.{name}": x for name, x in weights.items()})
+    layers.needs_warm_state = True
+
+
+def _compute_warm_state(layers: BiLMLayers, _: object) -> None:
+    """Post-hook of `load_state_dict`, for weights of AllenNLP's own `Elmo`."""
+    if layers.needs_warm_state:
+        layers.bilm.warm_up()
+    layers.needs_warm_state = False
 
 
 def without_boundaries(layers: list[Tensor], real: Tensor) -> tuple[list[Tensor], Tensor]:

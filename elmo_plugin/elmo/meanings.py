@@ -64,7 +64,7 @@ def clusters(vectors: np.ndarray, n_clusters: int | None = None, seed: int = 0) 
     if most < 2:
         return np.zeros(len(scaled), dtype=int)
     silhouette = needed("sklearn.metrics").silhouette_score
-    return max(map(labels, range(2, most + 1)), key=lambda found: silhouette(scaled, found))
+    return max(map(labels, range(2, most + 1)), key=lambda x: silhouette(scaled, x))
 
 
 def changes(first: Any, second: Any, n_clusters: int | None = None, seed: int = 0) -> Any:
@@ -115,8 +115,8 @@ def nearest(uses: Any, vector: np.ndarray, k: int = 5) -> Any:
     first, with a column `cosine`. Equal sentences count once.
     """
     check_count("k", k)
-    found = uses.assign(cosine=_unit(vectors_of(uses)) @ _unit(np.asarray(vector, np.float64)))
-    return found.drop_duplicates(["text", "position"]).nlargest(k, "cosine")
+    compared = uses.assign(cosine=_unit(vectors_of(uses)) @ _unit(np.asarray(vector, np.float64)))
+    return compared.drop_duplicates(["text", "position"]).nlargest(k, "cosine")
 
 
 def principal_components(vectors: np.ndarray) -> np.ndarray:

@@ -42,9 +42,9 @@ def read_pairs(file: Path) -> Iterator[Pair]:
     lines = read_lines(file, is_text=False)
     for number, line in enumerate(lines, start=1):
         try:
-            found = json.loads(line)
-            values = [found["sentence_good"], found["sentence_bad"]]
-            values += [found.get("UID", file.stem), found.get("linguistics_term", "")]
+            pair = json.loads(line)
+            values = [pair["sentence_good"], pair["sentence_bad"]]
+            values += [pair.get("UID", file.stem), pair.get("linguistics_term", "")]
             if not all(isinstance(value, str) for value in values) or not all(values[:2]):
                 raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -73,13 +73,13 @@ def pair_accuracies(
             sentences: list[Any] = [s for pair in group for s in (pair.good, pair.bad)]
             scores = model.score(sentences if raw else [s.split() for s in sentences], raw=raw)
             for pair, good, bad in zip(group, scores[::2], scores[1::2]):
-                found = _compared(good, bad)
+                counted = _compared(good, bad)
                 for key in (
                     ("paradigm", pair.paradigm, pair.phenomenon),
                     ("phenomenon", pair.phenomenon, pair.phenomenon),
                     ("all", "all", ""),
                 ):
-                    counts.setdefault(key, Counter()).update(found)
+                    counts.setdefault(key, Counter()).update(counted)
             progress.update(len(group))
     if not counts:
         raise InputError("--pairs: expected at least one pair, found none in these files")
@@ -95,13 +95,13 @@ def _compared(good: SentenceScores, bad: SentenceScores) -> list[str]:
         [word if known else None for word, known in zip(x.tokens, x.in_vocabulary)]
         for x in (good, bad)
     )
-    found = ["pairs", *(["unknown_pairs"] if one == other else [])]
+    counted = ["pairs", *(["unknown_pairs"] if one == other else [])]
     for name, difference in zip(DIRECTIONS, (forward + backward, forward, backward)):
         if abs(difference) < ROUNDING:
-            found.append(f"{name}_ties")
+            counted.append(f"{name}_ties")
         elif difference > 0:
-            found += [name, *([f"{name}_known"] if one != other else [])]
-    return found
+            counted += [name, *([f"{name}_known"] if one != other else [])]
+    return counted
 
 
 def _row(level: str, name: str, phenomenon: str, count: Counter[str]) -> dict[str, Any]:

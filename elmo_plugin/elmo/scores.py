@@ -76,14 +76,14 @@ def score_columns(
         first is not None and first.spans is not None,
     )
     columns: dict[str, list[Any]] = {name: [] for name in names}
-    for number, found in zip(labels, some):
-        n = len(found.tokens)
-        own = [[number] * n, range(n), found.tokens, found.in_vocabulary.tolist()]
-        for forward, backward in ((found.forward, found.backward), found[4:6]):
+    for number, x in zip(labels, some):
+        n = len(x.tokens)
+        own = [[number] * n, range(n), x.tokens, x.in_vocabulary.tolist()]
+        for forward, backward in ((x.forward, x.backward), x[4:6]):
             if forward is not None and backward is not None:
                 own += [forward[:-1].tolist(), backward[1:].tolist()]
-        if found.spans is not None:
-            own += [[x for x, _ in found.spans], [y for _, y in found.spans], found.words]
+        if x.spans is not None:
+            own += [[start for start, _ in x.spans], [end for _, end in x.spans], x.words]
         for column, values in zip(columns.values(), own, strict=True):
             column += values
     return columns

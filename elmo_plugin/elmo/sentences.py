@@ -64,7 +64,7 @@ def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
     index.
     """
     items = _items(sentences, "expected lists of tokens")
-    return [_tokens(f"sentence {number}", found) for number, found in enumerate(items)]
+    return [_tokens(f"sentence {number}", item) for number, item in enumerate(items)]
 
 
 def tokens_of(name: str, sentence: Any, raw: bool = False) -> list[str]:
@@ -91,8 +91,8 @@ def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterato
         yield part
 
 
-def _tokens(name: str, found: Any, expected: str = "a list of tokens") -> list[str]:
-    tokens = _items(found, f"{name}: expected {expected}")
+def _tokens(name: str, value: Any, expected: str = "a list of tokens") -> list[str]:
+    tokens = _items(value, f"{name}: expected {expected}")
     for token in tokens:
         if not isinstance(token, str) or not token or SPACE.search(token):
             raise InputError(
@@ -103,25 +103,25 @@ def _tokens(name: str, found: Any, expected: str = "a list of tokens") -> list[s
     return tokens
 
 
-def _items(found: Any, expected: str) -> list[Any]:
-    check_is_list(found, expected)
-    return list(found)
+def _items(value: Any, expected: str) -> list[Any]:
+    check_is_list(value, expected)
+    return list(value)
 
 
-def check_is_list(found: Any, expected: str) -> None:
+def check_is_list(value: Any, expected: str) -> None:
     """
     Raise an `InputError` if a value is not a list or the like. A string is not a list of its
     letters, nor a DataFrame one of its columns' names.
     """
-    if _is_of_pandas("DataFrame", found):
+    if _is_of_pandas("DataFrame", value):
         raise InputError(f"{expected}, found a DataFrame; choose one of its columns")
-    if not isinstance(found, Iterable) or isinstance(found, (str, Mapping, Set)):
-        raise InputError(f"{expected}, found {found!r}")
+    if not isinstance(value, Iterable) or isinstance(value, (str, Mapping, Set)):
+        raise InputError(f"{expected}, found {value!r}")
 
 
-def is_series(found: Any) -> bool:
+def is_series(value: Any) -> bool:
     """Whether a value is a column of a DataFrame, whose rows have labels."""
-    return _is_of_pandas("Series", found)
+    return _is_of_pandas("Series", value)
 
 
 def names_of(sentences: Any) -> Iterator[str]:
@@ -131,9 +131,9 @@ def names_of(sentences: Any) -> Iterator[str]:
     return (f"sentence {number}" for number in count())
 
 
-def _is_of_pandas(kind: str, found: Any) -> bool:
+def _is_of_pandas(kind: str, value: Any) -> bool:
     pandas = sys.modules.get("pandas")  # only if it was imported, there are objects of it
-    return pandas is not None and isinstance(found, getattr(pandas, kind))
+    return pandas is not None and isinstance(value, getattr(pandas, kind))
 
 
 def groups(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -123,6 +123,10 @@ class BiLM(nn.Module):
         return self.token_encoder if isinstance(self.token_encoder, WordTable) else None
 
     @property
+    def device(self) -> torch.device:
+        return self.boundaries.device
+
+    @property
     def output_dim(self) -> int:
         """2P, the size of each layer's vectors."""
         return 2 * self.bilstm.projection_dim

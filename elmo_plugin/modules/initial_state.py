@@ -54,7 +54,7 @@ class CarriesState(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self.bilm.boundaries.device
+        return self.bilm.device
 
     def resume_state(self) -> dict[str, Tensor]:
         """See `CarriedState.resume_state`."""

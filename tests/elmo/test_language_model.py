@@ -96,7 +96,7 @@ def test_max_tokens(
     """By hand: with boundaries the sentences have 6, 3 and 7 tokens, so that two fit in 12."""
     model, found = language_model(), []
     layers = model.layers
-    monkeypatch.setattr(model, "layers", lambda x: found.append(len(x)) or layers(x))
+    monkeypatch.setattr(model, "layers", lambda x, *y: found.append(len(x)) or layers(x, *y))
     model.score(SENTENCES[:3], max_tokens=max_tokens)
     assert sorted(found, reverse=True) == n_sentences
 
