@@ -29,22 +29,7 @@ the file layout of AllenNLP 0.9.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input_file", help="the text, plain or compressed; - for standard input")
     parser.add_argument("output_file", help="the HDF5 file to write")
-
-    layers = parser.add_mutually_exclusive_group(required=True)
-    for layer, text in (
-        ("all", "all layers: (layers + 1, tokens, vector size) for each sentence"),
-        ("top", "the top layer: (tokens, vector size)"),
-        ("average", "the average of all layers: (tokens, vector size)"),
-    ):
-        layers.add_argument(
-            f"--{layer}", dest="layer", action="store_const", const=layer, help=text
-        )
-    layers.add_argument(
-        "--layer",
-        type=int,
-        metavar="N",
-        help="layer N alone, where 0 is the word layer: (tokens, vector size)",
-    )
+    _add_layers(parser)
     parser.add_argument(
         "--pool",
         choices=POOLS,
@@ -75,6 +60,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     no_effect = "an option of AllenNLP 0.9 that has no effect"
     parser.add_argument("--file-friendly-logging", action="store_true", help=no_effect)
     parser.add_argument("--vocab-path", help=no_effect)
+
+
+def _add_layers(parser: argparse.ArgumentParser) -> None:
+    layers = parser.add_mutually_exclusive_group(required=True)
+    for layer, text in (
+        ("all", "all layers: (layers + 1, tokens, vector size) for each sentence"),
+        ("top", "the top layer: (tokens, vector size)"),
+        ("average", "the average of all layers: (tokens, vector size)"),
+    ):
+        layers.add_argument(
+            f"--{layer}", dest="layer", action="store_const", const=layer, help=text
+        )
+    layers.add_argument(
+        "--layer",
+        type=int,
+        metavar="N",
+        help="layer N alone, where 0 is the word layer: (tokens, vector size)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:

@@ -114,7 +114,7 @@ def write_results(
         for group in groups(sentences, results.part_size):
             first = len(parts) * results.part_size
             parts.append(part := _Part(folder, first, group, facts))
-            if part.is_found(model):
+            if part.is_there(model):
                 progress.update(len(group))
             else:
                 part.write(partial(results.write, group, done=progress.update), model)
@@ -199,7 +199,7 @@ class _Part:
                     record[name] = numbers.cpu().numpy()
             append_checksum(temporary)
 
-    def is_found(self, model: BiLMLayers) -> bool:
+    def is_there(self, model: BiLMLayers) -> bool:
         """
         Whether the part is there and undamaged. Under `carry`, sets the state after it. Raises an
         `InputError` if it has other facts or another text.

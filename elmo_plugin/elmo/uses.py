@@ -68,7 +68,7 @@ def word_forms(words: Any) -> dict[str, str]:
         words = [(word, [word]) for word in words]
     else:
         fail("words", "a list of words, a dictionary of their forms or a file", words)
-    found: dict[str, str] = {}
+    word_of: dict[str, str] = {}
     for word, forms in words:
         if not isinstance(forms, Iterable):
             fail(f"words: {word}", "a list of its forms", forms)
@@ -79,11 +79,11 @@ def word_forms(words: Any) -> dict[str, str]:
                     "forms without spaces, which a tab separates from the word in a file",
                     form,
                 )
-            if found.setdefault(form, word) != word:
-                fail("words", f"{form!r} as a form of one word", f"it at {found[form]}, {word}")
-    if not found:
+            if word_of.setdefault(form, word) != word:
+                fail("words", f"{form!r} as a form of one word", f"it at {word_of[form]}, {word}")
+    if not word_of:
         fail("words", "at least one word", words)
-    return found
+    return word_of
 
 
 def find_uses(corpus: Any, forms: dict[str, str], raw: bool = False) -> Iterator[Use]:
@@ -194,22 +194,22 @@ def uses_frame(
 ) -> Any:
     """The `uses_with_vectors` as a pandas DataFrame."""
     needed("pandas")
-    found = uses_with_vectors(elmo, corpus, word_forms(words), layer, most, seed, raw)
+    uses = uses_with_vectors(elmo, corpus, word_forms(words), layer, most, seed, raw)
     # Without a sample, the text's own bar shows the progress.
-    rows = list(tqdm(found, unit=" uses", desc="vectors", disable=most is None))
+    rows = list(tqdm(uses, unit=" uses", desc="vectors", disable=most is None))
     return _frame([use for use, _ in rows], [x for _, x in rows], vectors_from(elmo, layer))
 
 
 def vectors_from(elmo: Any, layer: str | int) -> dict[str, str]:
     """What vectors are from, which has to be the same for vectors that are compared."""
     weights = weights_digest(elmo.bilm).hexdigest()
-    found = {"layer": str(layer), "initial_state": elmo.initial_state, "biLM": weights}
+    facts = {"layer": str(layer), "initial_state": elmo.initial_state, "biLM": weights}
     if layer == elmo.n_layers - 1:
-        found["layer"] = "top"
+        facts["layer"] = "top"
     if layer == "mix":
         mix = elmo.mixes[0]
-        found["mix"] = f"{weights_digest(mix).hexdigest()}, do_layer_norm: {mix.do_layer_norm}"
-    return found
+        facts["mix"] = f"{weights_digest(mix).hexdigest()}, do_layer_norm: {mix.do_layer_norm}"
+    return facts
 
 
 def write_uses(
@@ -295,13 +295,13 @@ def _check_storable(use: Use, stored_in: str) -> Use:
         expected = "whole numbers as labels, as after reset_index(drop=True)"
         fail("corpus", expected, use.sentence)
     for column, value in zip(Use._fields, use):
-        if isinstance(value, str) and (found := UNSTORABLE[stored_in].search(value)):
+        if isinstance(value, str) and (match := UNSTORABLE[stored_in].search(value)):
             line = (
                 f"{use.file}, line {use.sentence + 1}" if use.file else f"sentence {use.sentence}"
             )
             raise InputError(
                 f"{line}: {column}: expected text that {stored_in} can store, found the character "
-                f"U+{ord(found[0]):04X}"
+                f"U+{ord(match[0]):04X}"
             )
     return use
 
