@@ -9,8 +9,8 @@ sentence, which begins with `name`, the name of the parameter:
 
 import os
 import sys
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -104,6 +104,17 @@ def named(name: str) -> Iterator[None]:
         yield
     except (InputError, FileNotFoundError) as error:
         raise type(error)(f"{name}: {error}") from error
+
+
+def named_as_given(
+    names: Iterable[str | os.PathLike], paths: Iterable[str]
+) -> AbstractContextManager[None]:
+    """
+    Let errors about the local `paths` of files begin with the `names` that the user gave, where
+    these are others, such as URLs.
+    """
+    others = [str(name) for name, path in zip(names, paths) if str(name) != path]
+    return named(" and ".join(others)) if others else nullcontext()
 
 
 def fail(name: str, expected: str, found: Any) -> NoReturn:

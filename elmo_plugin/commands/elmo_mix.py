@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from elmo_plugin.checks import InputError, named
+from elmo_plugin.checks import InputError, named, named_as_given
 from elmo_plugin.commands.streams import check_standard_output, print_text
-from elmo_plugin.files.local_path import local_path, named_as_given
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import read_weights
 from elmo_plugin.formats.find import NEEDED
 from elmo_plugin.formats.mixes import find_mixes

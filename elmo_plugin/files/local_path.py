@@ -1,11 +1,9 @@
-"""The local paths of URLs, and the names that errors have for them."""
+"""The local paths of files and of URLs."""
 
 import os
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from elmo_plugin.checks import InputError, named, needed
+from elmo_plugin.checks import InputError, needed
 
 CACHE = Path(os.getenv("ALLENNLP_CACHE_ROOT", os.path.expanduser("~/.allennlp"))) / "cache"
 """AllenNLP's download cache, which is shared with it."""
@@ -34,14 +32,3 @@ def local_path(path: str | os.PathLike, expected: str = "a file or a folder") ->
     except (OSError, ValueError) as error:  # no such address, unknown host, or no answer
         reason = " ".join(str(error).split())  # the hub's has several lines
         raise FileNotFoundError(f"{missing} ({reason})") from error
-
-
-def named_as_given(
-    names: Iterable[str | os.PathLike], paths: Iterable[str]
-) -> AbstractContextManager[None]:
-    """
-    Let errors about the local `paths` of files begin with the `names` that the user gave, where
-    these are others, such as URLs.
-    """
-    others = [str(name) for name, path in zip(names, paths) if str(name) != path]
-    return named(" and ".join(others)) if others else nullcontext()

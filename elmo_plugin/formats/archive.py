@@ -123,8 +123,8 @@ def stored_options(entries: Iterable[str]) -> dict[str, BiLMOptions]:
         if not entry.startswith("{"):
             continue  # padding and the unknown token
         try:
-            found = parse_json(entry, "entry", "options")
-            source, options = found["source"], found["options"]
+            content = parse_json(entry, "entry", "options")
+            source, options = content["source"], content["options"]
             stored[source] = options_from_dict(options, source="the archive's vocabulary")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
@@ -171,27 +171,27 @@ def _prefixes(state: State) -> dict[str, str]:
     biLM, such as `text_field_embedder.token_embedder_elmo`. A biLM that the model has under two
     names, with the same tensors, counts once.
     """
-    found: dict[tuple[str, int], str] = {}
+    prefixes: dict[tuple[str, int], str] = {}
     for name, tensor in state.items():
         prefix, part, rest = name.rpartition(ENCODER)
         if part and (not prefix or prefix.endswith(".")):
-            found.setdefault((rest, tensor.data_ptr()), prefix)
-    return {x.removesuffix("_elmo.").removesuffix(".") or "bilm": x for x in found.values()}
+            prefixes.setdefault((rest, tensor.data_ptr()), prefix)
+    return {x.removesuffix("_elmo.").removesuffix(".") or "bilm": x for x in prefixes.values()}
 
 
-def _choose(found: list[str], state: State, kind: str, embedder: str | None) -> str:
+def _choose(names: list[str], state: State, kind: str, embedder: str | None) -> str:
     """The name of the biLM that is the only one or that of the `embedder`."""
-    if not found:
+    if not names:
         if any(name.endswith(CHARACTERS) for name in state):
             kind += " with AllenNLP's own ELMo, whose options are not in the archive"
         raise InputError(
             f'expected a model of type bilm, or one with a token embedder "elmo", found {kind}'
         )
-    if embedder is None and len(found) == 1:
-        return found[0]
-    if embedder not in found:
+    if embedder is None and len(names) == 1:
+        return names[0]
+    if embedder not in names:
         raise InputError(
-            f"expected the name of one of its biLMs after #, {', '.join(found)}, found "
+            f"expected the name of one of its biLMs after #, {', '.join(names)}, found "
             f"{embedder or 'none'}"
         )
     return embedder
@@ -204,8 +204,8 @@ def _block(parameters: dict[str, Any], name: str, is_only: bool) -> dict[str, An
     if is_only and len(blocks) == 1:
         return blocks[0][1]
     # AllenNLP calls the module of `token_embedders.KEY` `token_embedder_KEY`.
-    found = [block for path, block in blocks if [k for k in path if k in keys] == keys]
-    return found[0] if len(found) == 1 else None
+    of_name = [block for path, block in blocks if [k for k in path if k in keys] == keys]
+    return of_name[0] if len(of_name) == 1 else None
 
 
 def _blocks(parameters: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
@@ -242,9 +242,9 @@ def _bilm(stored: dict[str, BiLMOptions], block: dict[str, Any] | None, state: S
 
 def _mixes(state: State, prefix: str, block: dict[str, Any] | None) -> TrainedMixes | None:
     start = f"{prefix}scalar_mix_"
-    found = {name.removeprefix(prefix): x for name, x in state.items() if name.startswith(start)}
-    if block is None or not found:
+    mixes = {name.removeprefix(prefix): x for name, x in state.items() if name.startswith(start)}
+    if block is None or not mixes:
         return None
-    for name, tensor in found.items():
+    for name, tensor in mixes.items():
         check_finite(prefix + name, tensor)
-    return TrainedMixes(found, mix_settings(block, f"{CONFIG}: the embedder elmo"))
+    return TrainedMixes(mixes, mix_settings(block, f"{CONFIG}: the embedder elmo"))

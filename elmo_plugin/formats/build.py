@@ -77,9 +77,9 @@ def check_size(options: BiLMOptions, n_words: int | None = None) -> None:
         check_count("char_cnn.n_highway", options.char_cnn.n_highway, least=0, most=MOST_LAYERS)
     with named("lstm, char_cnn and words"):
         modules = torch.nn.ModuleList(filter(None, meta_modules(options, n_words, MOST)))
-        if (found := sum(x.numel() for x in modules.parameters())) > MOST_PARAMETERS:
+        if (n_parameters := sum(x.numel() for x in modules.parameters())) > MOST_PARAMETERS:
             raise InputError(
-                f"expected sizes of at most {MOST_PARAMETERS:,} parameters, found {found:,}"
+                f"expected sizes of at most {MOST_PARAMETERS:,} parameters, found {n_parameters:,}"
             )
 
 

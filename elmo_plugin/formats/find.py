@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
 from pathlib import Path
 
-from elmo_plugin.checks import InputError, check_path
-from elmo_plugin.files.local_path import local_path, named_as_given
+from elmo_plugin.checks import InputError, check_path, named_as_given
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats import archive, elmoformanylangs
 from elmo_plugin.formats.archive import is_archive, read_archive
 from elmo_plugin.formats.bilm_tf import folder
@@ -107,7 +107,7 @@ def find_bilm(
         files["options_file"] = name
     else:
         check_path("the name of a biLM", name)
-        files["name"], part = split_part(_installed(name) or name)
+        files["name"], part = split_part(name)
     given = {key: file for key, file in files.items() if file is not None}
     paths = {key: _local(key, file) for key, file in given.items()}
     with named_as_given(given.values(), paths.values()):
@@ -126,6 +126,8 @@ def find_bilm(
 def _local(key: str, file: File) -> str:
     """The local path of the file `key` of `EXPECTED`."""
     check_path(key, file)
+    if key == "name" and (folder := _installed(file)) is not None:
+        return folder
     try:
         return local_path(file, EXPECTED[key])
     except FileNotFoundError as error:

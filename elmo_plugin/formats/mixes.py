@@ -51,10 +51,10 @@ def mix_settings(block: Mapping[str, Any], source: str) -> dict[str, Any]:
     Those of `MIX_SETTINGS` that are in a block of a file. Raises an `InputError` that begins with
     `source` if one has a wrong value.
     """
-    found = {key: block[key] for key in MIX_SETTINGS if key in block}
-    for key, value in found.items():
+    settings = {key: block[key] for key in MIX_SETTINGS if key in block}
+    for key, value in settings.items():
         MIX_SETTINGS[key](f"{source}: {key}", value)
-    return found
+    return settings
 
 
 def write_mixes(mixes: TrainedMixes, path: Path) -> None:
@@ -67,14 +67,14 @@ def write_mixes(mixes: TrainedMixes, path: Path) -> None:
 
 def read_mixes(path: Path) -> TrainedMixes:
     """Read the mixes. Raises an `InputError` that names the file and what is wrong in it."""
-    found = read_json(path, "mixes")
-    numbers = found.get("mixes")
+    content = read_json(path, "mixes")
+    numbers = content.get("mixes")
     if not isinstance(numbers, dict):
         raise InputError(f"{path}: expected a block mixes, found none")
     for name, number in numbers.items():
         check_number(f"{path}: {name}", number, least=-LARGEST, most=LARGEST)
     state = {name: torch.tensor([float(x)], device="cpu") for name, x in numbers.items()}
-    return TrainedMixes(state, mix_settings(found, str(path)))
+    return TrainedMixes(state, mix_settings(content, str(path)))
 
 
 class Mix(NamedTuple):
@@ -101,7 +101,7 @@ def find_mixes(state: Mapping[str, Tensor]) -> dict[str, Mix]:
     `state`: the model's parameters by name, as in its `state_dict`. Raises an `InputError` if some
     are not those of a mix.
     """
-    found = {}
+    mixes = {}
     for name, gamma in state.items():
         if match := _GAMMA.fullmatch(name):
             prefix = f"{match['mix']}.scalar_parameters."
@@ -113,5 +113,5 @@ def find_mixes(state: Mapping[str, Tensor]) -> dict[str, Mix]:
                     "number each, found others"
                 )
             s = torch.softmax(torch.tensor([w_j.item() for w_j in w]), dim=0)
-            found[match["mix"]] = Mix(s.tolist(), gamma.item())
-    return found
+            mixes[match["mix"]] = Mix(s.tolist(), gamma.item())
+    return mixes

@@ -45,8 +45,8 @@ def read_small_file(path: str | os.PathLike, most: int, expected: str) -> bytes:
             content = file.read(most + 1)
     except OSError as error:
         kinds = {FileNotFoundError: "no such file", IsADirectoryError: "a folder"}
-        found = kinds.get(type(error), error.strerror)
-        raise InputError(f"{path}: expected {expected}, found {found}") from None
+        kind = kinds.get(type(error), error.strerror)
+        raise InputError(f"{path}: expected {expected}, found {kind}") from None
     if len(content) > most:
         raise InputError(f"{path}: expected {expected} of at most {most:,} bytes, found more")
     return content
@@ -71,8 +71,8 @@ def parse_json(text: bytes | str, source: str, kind: str) -> dict[str, Any]:
         value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         is_hdf5 = isinstance(text, bytes) and text.startswith(b"\x89HDF")
-        found = "an HDF5 file, such as the weights" if is_hdf5 else error
-        raise InputError(f"{source}: expected {kind} in JSON, found {found}") from None
+        content = "an HDF5 file, such as the weights" if is_hdf5 else error
+        raise InputError(f"{source}: expected {kind} in JSON, found {content}") from None
     if not isinstance(value, dict):
         raise InputError(f"{source}: expected {kind} in JSON, an object, found {shown(value)}")
     return value

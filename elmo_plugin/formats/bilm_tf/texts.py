@@ -107,20 +107,20 @@ def read_softmax_rows(file: str | os.PathLike, n_rows: int, of: str) -> SoftmaxR
     """
     words: list[str] = []
     row_of: dict[str, int] = {}
-    found = 0
-    for found, (_, word) in enumerate(
+    n_words = 0
+    for n_words, (_, word) in enumerate(
         (x for x in _read_words(file, may_be_empty=True) if x[1] != WITHOUT_ROW), start=1
     ):
-        if found > n_rows:  # count the rest, but do not store it
+        if n_words > n_rows:  # count the rest, but do not store it
             continue
         word = word or f"(row\u00a0{len(words)})"
         if (earlier := row_of.get(word)) is not None:
             words[earlier] = f"{word}\u00a0(row\u00a0{earlier})"  # text is split at this space
         row_of[word] = len(words)
         words.append(word)
-    if found != n_rows:
+    if n_words != n_rows:
         raise InputError(
-            f"{file}: expected {n_rows} words, as the softmax in {of} has, found {found}"
+            f"{file}: expected {n_rows} words, as the softmax in {of} has, found {n_words}"
         )
     if missing := [word for word in SPECIAL_WORDS if word not in row_of]:
         raise InputError(

@@ -176,7 +176,7 @@ class CheckpointArrays:
         """See `Arrays`. A wrong checksum is an error instead of the last block."""
         shape, entry = self.shape(name), self._entries[name]
         assert shape is not None
-        left, found = _integer(entry, SIZE), 0
+        left, crc = _integer(entry, SIZE), 0
         row_bytes = max(1, left // max(1, shape[0]))
         block_bytes = max(1, BLOCK_BYTES // row_bytes) * row_bytes
         with self._shards[_integer(entry, SHARD)].open("rb") as file:
@@ -184,15 +184,15 @@ class CheckpointArrays:
             while left:
                 block = np.fromfile(file, np.uint8, min(left, block_bytes))
                 left -= min(left, block_bytes)
-                found = crc32c(block, found)
-                if not left and masked(found) != _integer(entry, CHECKSUM):
+                crc = crc32c(block, crc)
+                if not left and masked(crc) != _integer(entry, CHECKSUM):
                     raise self._wrong("the numbers as they were written", "damage", name)
                 numbers = block.view(TYPES[_integer(entry, TYPE)])
                 yield numbers.reshape(-1, *shape[1:])
 
-    def _wrong(self, expected: str, found: Any, name: str = "") -> InputError:
+    def _wrong(self, expected: str, actual: Any, name: str = "") -> InputError:
         place = f"{self._path}: {name}: " if name else f"{self._path}: "
-        return InputError(f"{place}expected {expected}, found {found}")
+        return InputError(f"{place}expected {expected}, found {actual}")
 
 
 def _renamed(name: str) -> str:
