@@ -4,17 +4,17 @@ import os
 from typing import Any, Optional
 
 import torch
+from allennlp.data import DataLoader
 from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 from allennlp.training.metric_tracker import MetricTracker
 from allennlp.training.util import get_metrics
 
-from elmo_plugin.checks import InputError, check_count, check_number
+from elmo_plugin.checks import InputError, check_count, check_number, shown
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
-from elmo_plugin.plugin.data.data_loader import check_order
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.plugin.training.checkpoint_files import Point
 from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
@@ -80,7 +80,7 @@ class ValidateEveryCallback(TrainerCallback):
         for what, is_given in needed.items():
             if not is_given:
                 raise InputError(f"{NAME}: expected a training with {what}, found another")
-        check_order(NAME, trainer._validation_data_loader)
+        _check_order(trainer._validation_data_loader)
         if isinstance(trainer._checkpointer, BiLMCheckpointer):
             trainer._checkpointer.check_texts(trainer)  # before another text can change best.th
         self._clock.restart()
@@ -131,6 +131,16 @@ class ValidateEveryCallback(TrainerCallback):
         if self._num_batches is not None:
             return point.batches % self._num_batches == 0
         return self._clock.is_due(point)
+
+
+def _check_order(loader: DataLoader) -> None:
+    """Raise an `InputError` if a data loader of validation does not keep the order of the text."""
+    for key in ("shuffle", "batch_sampler", "num_workers"):
+        if found := getattr(loader, key, None):
+            raise InputError(
+                f"{NAME}: expected a validation_data_loader without {key}, which keeps the order "
+                f"of the text, found {shown(found)}"
+            )
 
 
 def _validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:

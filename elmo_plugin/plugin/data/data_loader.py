@@ -11,7 +11,7 @@ import torch.distributed as dist
 from allennlp.common.util import is_distributed
 from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 
-from elmo_plugin.checks import InputError, check_choice, check_count, check_path, named, shown
+from elmo_plugin.checks import InputError, check_choice, check_count, check_path, named
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_words
@@ -256,13 +256,3 @@ def _check_reader(reader: DatasetReader) -> BiLMDatasetReader:
             f"found {reader.max_instances}"
         )
     return reader
-
-
-def check_order(name: str, loader: DataLoader) -> None:
-    """Raise an `InputError` if a data loader of validation does not keep the order of the text."""
-    for key in ("shuffle", "batch_sampler", "num_workers"):
-        if found := getattr(loader, key, None):
-            raise InputError(
-                f"{name}: expected a validation_data_loader without {key}, which keeps the order "
-                f"of the text, found {shown(found)}"
-            )

@@ -6,8 +6,9 @@ import os
 import h5py
 import torch
 
-from elmo_plugin.checks import InputError, check_path, fail
+from elmo_plugin.checks import InputError, check_path, fail, named
 from elmo_plugin.formats.bilm_tf.folder import HDF5_ENDINGS
+from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.find import File, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
@@ -45,19 +46,8 @@ def load_pretrained(
                 fail("pretrained_file", f"one with pretrained_{key}_file", None)
     if pretrained_file is None:
         return
-    try:
-        name: File | BiLMOptions = pretrained_file
-        weight_file = None
-        if _is_weight_file(pretrained_file):  # its words are its own
-            name, weight_file = bilm.options.of_words([]), pretrained_file
-        found = find_bilm(
-            name, weight_file, vocabulary_file, softmax_file=softmax_file, with_softmax=True
-        )
-        if difference := bilm.options.difference(found.options.of_words(words)):
-            key, expected, other = difference
-            raise InputError(f"{pretrained_file}: {key}: the config has {expected}, found {other}")
-    except (InputError, FileNotFoundError) as error:
-        raise InputError(f"pretrained_file: {error}") from error
+    with named("pretrained_file"):
+        found = _find(bilm.options, words, pretrained_file, vocabulary_file, softmax_file)
     state, own = found.bilm.state_dict(), bilm.state_dict()
     table, other = bilm.word_table, found.bilm.word_table
     if table is not None and other is not None:
@@ -69,6 +59,24 @@ def load_pretrained(
         return
     n_rows = _copy_rows(softmax, words, found.softmax, found.words)
     logger.info("%s: loaded the softmax of %d of %d words", pretrained_file, n_rows, len(words))
+
+
+def _find(
+    options: BiLMOptions,
+    words: list[str],
+    name: File,
+    vocabulary_file: File | None,
+    softmax_file: File | None,
+) -> FoundBiLM:
+    """The biLM of this name. Raises an `InputError` if its sizes are not those of `options`."""
+    files: tuple[File | BiLMOptions, File | None] = (name, None)
+    if _is_weight_file(name):
+        files = options.of_words([]), name  # its words are its own
+    found = find_bilm(*files, vocabulary_file, softmax_file=softmax_file, with_softmax=True)
+    if difference := options.difference(found.options.of_words(words)):
+        key, expected, other = difference
+        raise InputError(f"{name}: {key}: the config has {expected}, found {other}")
+    return found
 
 
 def _is_weight_file(name: File) -> bool:

@@ -1,6 +1,4 @@
-import os
-from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Set
 from inspect import signature
 from typing import Any, Optional
 
@@ -9,7 +7,7 @@ from allennlp.data import Vocabulary
 from allennlp.modules.token_embedders import TokenEmbedder
 from torch import Tensor
 
-from elmo_plugin.checks import InputError, check_count, fail
+from elmo_plugin.checks import InputError, check_count, fail, named
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.formats.archive import source_of
 from elmo_plugin.formats.find import find_bilm, one_bilm
@@ -94,13 +92,13 @@ class ElmoEmbedder(TokenEmbedder):
     ) -> None:
         super().__init__()
         _check_keys(kwargs, own=signature(type(self)).parameters.keys())
-        with _errors_in_config():
+        with named(NAME):
             files = one_bilm((pretrained, archive_file, options_file, weight_file))
         source = source_of(pretrained, archive_file, options_file, weight_file)
         known = options_in_vocabulary(vocab, source, serialization_dir)
         cache_dir = None if is_archive(serialization_dir) else cache_dir
         kwargs.update(dropout=dropout, cache_dir=cache_dir)
-        with _errors_in_config():
+        with named(NAME):
             if known is not None:
                 self._elmo = Elmo.from_options(known, **kwargs)
             else:
@@ -213,14 +211,3 @@ def _check_size(elmo_dim: Any, dim: int, source: str) -> None:
             f"other sizes were chosen, found {dim}, that of {source}; pass dim={dim} to "
             "elmo.libsonnet"
         )
-
-
-@contextmanager
-def _errors_in_config() -> Iterator[None]:
-    """Let the errors of a biLM name the embedder."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise InputError(f"{NAME}: {error} (relative paths start at {os.getcwd()})") from error
-    except ValueError as error:
-        raise InputError(f"{NAME}: {error}") from error

@@ -67,7 +67,7 @@ def test_from_a_model_that_comes_with_the_package():
 
 def test_a_missing_vocabulary_is_named(bilm_archive):
     """The message has the file and what it should be."""
-    with pytest.raises(InputError, match=r"nowhere/vocab: expected bilm-tf's vocabulary"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere/vocab: expected bilm-tf's vocabulary"):
         tuned(NEW_WORDS, pretrained_file=bilm_archive, pretrained_vocabulary_file="nowhere/vocab")
 
 
