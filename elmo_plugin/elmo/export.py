@@ -73,7 +73,9 @@ def exported_layers(bilm: BiLM, initial_state: str, tokens: Tensor) -> tuple[lis
     return layers, real
 
 
-def _lstm(inputs: Tensor, c_0: Tensor, h_0: Tensor, weights: LSTMWeights, real: Tensor) -> Tensor:
+def _lstm(
+    inputs: Tensor, cell: Tensor, hidden: Tensor, weights: LSTMWeights, real: Tensor
+) -> Tensor:
     """`reference_lstm` with the loop over time as an operator. `real`: shape `(B, T)`."""
     # Not at the top, because it imports the compiler.
     from torch._higher_order_ops.scan import scan
@@ -85,5 +87,5 @@ def _lstm(inputs: Tensor, c_0: Tensor, h_0: Tensor, weights: LSTMWeights, real: 
 
     gates = inputs @ weights.input[:, None] + weights.bias[:, None, None]  # (2, T, B, 4D)
     at_steps = gates.transpose(0, 1), real.T[:, None, :, None]
-    _, outputs = scan(step, (c_0, h_0), at_steps)
+    _, outputs = scan(step, (cell, hidden), at_steps)
     return outputs.transpose(0, 1)

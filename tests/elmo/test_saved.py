@@ -122,7 +122,7 @@ def test_what_is_no_path(bilm_files: BiLMFiles) -> None:
         Elmo.from_files(*bilm_files).save(None)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="the name of a biLM: expected a path, found null"):
         Elmo.from_archive(None)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="bilm-tf's weights in HDF5: expected a path, found 3"):
+    with pytest.raises(InputError, match="weight_file: expected a path, found 3"):
         Elmo.from_files(bilm_files.options_file, 3)  # type: ignore[arg-type]
 
 

@@ -115,7 +115,7 @@ def test_gradients_for_random_shapes(fuzz, dtype):
         parameters = [inputs.requires_grad_(), *lstm.requires_grad_().parameters()]
         lstm.precision = dtype
         found = lstm(inputs, *state, sizes)
-        assert found[0].grad_fn.way is kernel
+        assert found[0].grad_fn.operators is kernel
         with Bfloat16Products() if dtype == torch.bfloat16 else nullcontext():
             expected = reference(lstm, dtype, inputs, *state, sizes)
         weight = torch.randn_like(found[0])

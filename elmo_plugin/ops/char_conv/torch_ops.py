@@ -37,9 +37,9 @@ def best_windows(
     if ((characters < 0) | (characters >= n_characters)).any():
         raise IndexError(f"characters: expected ids from 0 to {n_characters - 1}")
     words, place, n_windows = sort_by_length(characters)
-    found = [_best_windows_of(words, n_windows, table, wants_places) for table in tables]
-    best = torch.cat([best for best, _ in found], dim=1)[place]
-    return best, torch.cat([at for _, at in found], dim=1)[place] if wants_places else None
+    of_tables = [_best_windows_of(words, n_windows, table, wants_places) for table in tables]
+    best = torch.cat([best for best, _ in of_tables], dim=1)[place]
+    return best, torch.cat([at for _, at in of_tables], dim=1)[place] if wants_places else None
 
 
 def table_gradients(

@@ -41,32 +41,32 @@ def pack_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
 
 def lstm_scan(
     inputs: Tensor,
-    c_0: Tensor,
-    h_0: Tensor,
+    cell: Tensor,
+    hidden: Tensor,
     weights: LSTMWeights,
     batch_sizes: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
     See `ProjectedLSTM.forward`. Tensors for the backward pass are kept only if a gradient is
-    needed. The outputs have the type of `h_0`, also for inputs that autocast has rounded.
+    needed. The outputs have the type of `hidden`, also for inputs that autocast has rounded.
     """
-    no_forward_mode(inputs, c_0, h_0, *weights)
+    no_forward_mode(inputs, cell, hidden, *weights)
     if batch_sizes is None:
         batch_sizes = [inputs.size(2)] * inputs.size(1)
-    way: Any = torch_ops
-    reading = Reading(inputs, c_0.detach(), h_0.detach(), weights, batch_sizes)
+    operators: Any = torch_ops
+    reading = Reading(inputs, cell.detach(), hidden.detach(), weights, batch_sizes)
     if isinstance(weights.recurrent, kernel.KernelWeights) or _kernel_takes(weights):
-        way, (x, c, h) = kernel, (x.float().contiguous() for x in reading[:3])
+        operators, (x, c, h) = kernel, (x.float().contiguous() for x in reading[:3])
         reading = Reading(x, c, h, weights, batch_sizes)
     elif inputs.device.type == "cpu" and not torch.compiler.is_compiling():
         hint_to_build(sum(batch_sizes))
     if torch.is_grad_enabled() and any(
         getattr(x, "requires_grad", False) for x in (inputs, *weights)
     ):
-        outputs, c, h = _Scan.apply(way, *reading[:3], *weights, batch_sizes)
+        outputs, c, h = _Scan.apply(operators, *reading[:3], *weights, batch_sizes)
     else:
-        outputs, c, h, *_ = way.scan(reading)
-    return outputs.to(h_0.dtype), c.to(c_0.dtype), h.to(h_0.dtype)
+        outputs, c, h, *_ = operators.scan(reading)
+    return outputs.to(hidden.dtype), c.to(cell.dtype), h.to(hidden.dtype)
 
 
 def _kernel_takes(weights: LSTMWeights) -> bool:
@@ -76,56 +76,61 @@ def _kernel_takes(weights: LSTMWeights) -> bool:
 
 
 class _Scan(torch.autograd.Function):
-    """The scan of `way`, `kernel` or `torch_ops`, and its gradient."""
+    """The scan of `operators`, which are `kernel` or `torch_ops`, and its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, way: Any, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-        *tensors, cell_clip, proj_clip, batch_sizes = arguments
-        ctx.way, ctx.rest = way, (cell_clip, proj_clip, batch_sizes)
-        outputs, last_c, last_h, *kept = way.scan(_reading(tensors, ctx.rest), keep=True)
-        ctx.n_tensors = len(tensors)
-        ctx.save_for_backward(*tensors, outputs, *kept)
-        ctx.mark_non_differentiable(last_c, last_h)
-        return outputs, last_c, last_h
+    def forward(
+        ctx: Any, operators: Any, inputs: Tensor, cell: Tensor, hidden: Tensor, *others: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        *of_weights, ctx.batch_sizes = others
+        weights = LSTMWeights(*of_weights)
+        reading = Reading(inputs, cell, hidden, weights, ctx.batch_sizes)
+        outputs, last_cell, last_hidden, *kept = operators.scan(reading, keep=True)
+        ctx.operators, ctx.clips = operators, (weights.cell_clip, weights.proj_clip)
+        ctx.save_for_backward(inputs, cell, hidden, *weights[:4], outputs, *kept)
+        ctx.mark_non_differentiable(last_cell, last_hidden)
+        return outputs, last_cell, last_hidden
 
     @staticmethod
     @no_double_backward
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         saved = ctx.saved_tensors  # read once, or gradient checkpointing refuses the second time
-        tensors, (outputs, m, *kept) = saved[: ctx.n_tensors], saved[ctx.n_tensors :]
-        inputs, _, h_0, weights, _ = reading = _reading(tensors, ctx.rest)
-        d_gates, d_h, d_bias = ctx.way.scan_backward(reading, grads[0], outputs, *kept)
-
-        def flat(x: Tensor) -> Tensor:
-            return x.reshape(2, -1, x.size(-1)).to(weights.input.dtype)
-
-        d = flat(d_gates)
+        inputs, cell, hidden, *of_weights = saved[:7]
+        outputs, m, *kept = saved[7:]
+        weights = LSTMWeights(*of_weights, *ctx.clips)
+        reading = Reading(inputs, cell, hidden, weights, ctx.batch_sizes)
+        d_gates, d_outputs, d_bias = ctx.operators.scan_backward(reading, grads[0], outputs, *kept)
+        _, needs_inputs, _, _, *needs, _ = ctx.needs_input_grad
+        dtype = weights.input.dtype
+        d = _rows(d_gates, dtype)
         d_inputs = d_projection = None
-        if ctx.needs_input_grad[1]:
+        if needs_inputs:
             d_inputs = batched_matmul(d, weights.input.transpose(1, 2)).to(inputs.dtype)
             d_inputs = d_inputs.view_as(inputs)
-        if ctx.needs_input_grad[7]:
-            # Transposed, because the first factor is copied and d_h is smaller than m.
-            d_projection = batched_matmul(flat(d_h).transpose(1, 2), flat(m)).transpose(1, 2)
-        h = torch.cat([h_0[:, None], outputs], dim=1)[:, :-1]
-        both = flat(torch.cat([inputs.to(h.dtype), h], dim=-1))  # one product is faster than two
+        if LSTMWeights(*needs).projection:
+            # Transposed, because the first factor is copied and d_outputs is smaller than m.
+            d_projection = batched_matmul(_rows(d_outputs, dtype).transpose(1, 2), _rows(m, dtype))
+            d_projection = d_projection.transpose(1, 2)
+        h = torch.cat([hidden[:, None], outputs], dim=1)[:, :-1]
+        # One product is faster than one for the inputs and one for h.
+        both = _rows(torch.cat([inputs.to(h.dtype), h], dim=-1), dtype)
         sizes = [inputs.size(-1), h.size(-1)]
         d_input, d_recurrent = batched_matmul(both.transpose(1, 2), d).split(sizes, dim=1)
-        d_weights = d_input, d_recurrent, d_bias, d_projection
-        return None, d_inputs, None, None, *d_weights, None, None, None
+        d_weights = LSTMWeights(d_input, d_recurrent, d_bias, d_projection, None, None)
+        return None, d_inputs, None, None, *d_weights, None
 
 
-def _reading(tensors: Sequence[Any], rest: Sequence[Any]) -> Reading:
-    (inputs, c_0, h_0, *matrices), (*clips, batch_sizes) = tensors, rest
-    return Reading(inputs, c_0, h_0, LSTMWeights(*matrices, *clips), batch_sizes)
+def _rows(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The rows of all steps, shape `(2, T B, n)`, in the precision of the products."""
+    return x.reshape(2, -1, x.size(-1)).to(dtype)
 
 
 def _example(dtype: torch.dtype, random: Any) -> tuple[Reading]:
     shapes, dtype = ((5, 280), (6, 280), (70, 6)), torch.float32 if dtype == torch.int8 else dtype
     w_x, w_h, w_p = ((0.3 * random(2, *shape)).to(dtype) for shape in shapes)
     weights = LSTMWeights(w_x, w_h, 0.3 * random(2, 280), w_p, 0.4, 0.3)
-    x, c_0, h_0 = (0.3 * random(*shape) for shape in ((2, 4, 3, 5), (2, 3, 70), (2, 3, 6)))
-    return (Reading(x, c_0, h_0, weights, [3, 3, 2, 1]),)
+    x, cell, hidden = (0.3 * random(*shape) for shape in ((2, 4, 3, 5), (2, 3, 70), (2, 3, 6)))
+    return (Reading(x, cell, hidden, weights, [3, 3, 2, 1]),)
 
 
 def _quantized_scan(reading: Reading) -> tuple[Tensor, ...]:

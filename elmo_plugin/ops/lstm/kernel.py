@@ -97,14 +97,14 @@ def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
     `torch_ops.scan` by the kernel, for contiguous tensors in fp32, and weights that may be packed.
     What is kept is only for `scan_backward`.
     """
-    inputs, c_0, h_0, weights, batch_sizes = reading
+    inputs, cell, hidden, weights, batch_sizes = reading
     if isinstance(weights.recurrent, Tensor):  # trained weights change between calls
         weights = pack_all(weights)
     w_x, w_h, bias, w_p, *clips = weights
     return torch.ops.elmo_plugin.lstm_scan(
         inputs if w_x.factors is None else inputs * w_x.factors,
-        c_0,
-        h_0,
+        cell,
+        hidden,
         w_x.packed,
         w_h.packed,
         bias.float().contiguous(),
@@ -119,12 +119,12 @@ def scan_backward(
     reading: Reading, d_outputs: Tensor, outputs: Tensor, kept: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`torch_ops.scan_backward` by the kernel."""
-    _, c_0, _, weights, batch_sizes = reading
+    _, cell, _, weights, batch_sizes = reading
     w_p = weights.projection
     return torch.ops.elmo_plugin.lstm_scan_backward(
         d_outputs.contiguous(),
         outputs,
-        c_0,
+        cell,
         kept,
         _pack_transposed(weights.recurrent),
         None if w_p is None else pack(w_p.transpose(1, 2), 1),

@@ -52,22 +52,22 @@ class Reading(NamedTuple):
     """
 
     inputs: Tensor
-    c_0: Tensor
-    h_0: Tensor
+    cell: Tensor
+    hidden: Tensor
     weights: LSTMWeights
     batch_sizes: Sequence[int]
 
 
 def reference_lstm(
     inputs: Tensor,
-    c_0: Tensor,
-    h_0: Tensor,
+    cell: Tensor,
+    hidden: Tensor,
     weights: LSTMWeights,
     batch_sizes: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The definition of `lstm_scan` and of the kernel."""
     n_steps, n_rows = inputs.shape[1:3]
-    c, h, outputs = c_0, h_0, []
+    c, h, outputs = cell, hidden, []
     for t, n in enumerate(batch_sizes or [n_rows] * n_steps):
         gates = inputs[:, t, :n] @ weights.input + weights.bias[:, None]
         c_t, h_t = reference_step(gates, c[:, :n], h[:, :n], weights)

@@ -31,21 +31,21 @@ def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
     `keep`, m of every step follows, shape `(2, T, B, D)`, and what `scan_backward` needs: the
     activations of the gates and c of every step, shapes `(2, T, B, 4D)` and `(2, T, B, D)`.
     """
-    inputs, c_0, h_0, weights, batch_sizes = reading
+    inputs, cell, hidden, weights, batch_sizes = reading
     n_steps, n_rows = inputs.shape[1:3]
     # bf16 rounds to 1e-3 anyway, and training does not need the exact tanh.
     is_exact = not keep and weights.recurrent.dtype == inputs.dtype
     tanh = torch.tanh if is_exact else quick_tanh
     # Writing zeros costs as much as a small step, and is needed only if rows are skipped.
-    fresh = h_0.new_zeros if min(batch_sizes, default=0) < n_rows else h_0.new_empty
-    outputs = fresh(*inputs.shape[:3], h_0.size(-1))
-    c, m = (fresh(2, n_steps if keep else 1, *c_0.shape[1:]) for _ in range(2))
+    fresh = hidden.new_zeros if min(batch_sizes, default=0) < n_rows else hidden.new_empty
+    outputs = fresh(*inputs.shape[:3], hidden.size(-1))
+    c, m = (fresh(2, n_steps if keep else 1, *cell.shape[1:]) for _ in range(2))
     if not keep:
-        c[:, 0] = c_0
+        c[:, 0] = cell
         # In blocks of steps, so that only the outputs need memory in proportion to the text.
         n_steps = max(1, min(_n_rows(inputs) // max(1, n_rows), n_steps))
     buffer = inputs.new_empty(2, n_steps * n_rows, weights.bias.size(-1))
-    c_before, h_before = c_0, h_0
+    c_before, h_before = cell, hidden
     for first in range(0, len(batch_sizes), max(1, n_steps)):
         sizes = batch_sizes[first : first + n_steps]
         block = inputs[:, first : first + n_steps, : n_rows if keep else sizes[0]]
@@ -56,11 +56,11 @@ def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
             h = outputs[:, first + t]
             _step(g, c_before[:, :n], c[:, k, :n], m[:, k, :n], h[:, :n], weights, tanh)
             c_before, h_before = c[:, k], h
-    last_h = _last(h_0, outputs, batch_sizes)
+    last_h = _last(hidden, outputs, batch_sizes)
     if not keep:
         return outputs, c[:, 0], last_h
     gates = buffer.view(*inputs.shape[:3], buffer.size(-1))
-    return outputs, _last(c_0, c, batch_sizes), last_h, m, gates, c
+    return outputs, _last(cell, c, batch_sizes), last_h, m, gates, c
 
 
 def _n_rows(x: Tensor) -> int:
@@ -127,12 +127,12 @@ def scan_backward(
     before their clip, shape `(2, T, B, P)`, and of the bias. `gates` and `c` are those that `scan`
     keeps.
     """
-    _, c_0, _, weights, batch_sizes = reading
+    _, cell, _, weights, batch_sizes = reading
     w_h, w_p = weights.recurrent, weights.projection
     if is_graph_kept():
         gates = gates.clone()
     d_h = d_outputs.clone(memory_format=torch.contiguous_format)
-    d_c = torch.zeros_like(c_0)
+    d_c = torch.zeros_like(cell)
     # The activations are replaced by their gradients, in the precision of the products.
     same = w_h.dtype == gates.dtype
     d_gates = gates if same else torch.empty_like(gates, dtype=w_h.dtype)
@@ -147,7 +147,7 @@ def scan_backward(
                 # A clipped number equals the bound and has no gradient.
                 d_h_t.mul_(outputs[:, t, :n].abs() < weights.proj_clip)
             d_m = batched_matmul(d_h_t, w_p.transpose(1, 2))
-        c_before = c[:, t - 1] if t else c_0
+        c_before = c[:, t - 1] if t else cell
         _step_backward(
             gates[:, t, :n], c_before[:, :n], c[:, t, :n], d_m, d_c[:, :n], weights.cell_clip
         )

@@ -37,7 +37,7 @@ def sampled_softmax_loss(
     samples', shape `(n + S, P)`; products are computed in its precision. `bias`: their biases minus
     the logarithms of the expected counts, shape `(n + S,)`. Returns a scalar.
     """
-    return _loss(hidden, _accidental_hits(targets, samples), None, weight, bias)
+    return _loss(_sampled_losses, hidden, _accidental_hits(targets, samples), weight, bias)
 
 
 def softmax_loss(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -46,13 +46,13 @@ def softmax_loss(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) 
     of `sampled_softmax_loss`, but `weight` and `bias` are those of all words, shapes `(V, P)` and
     `(V,)`. Returns a scalar.
     """
-    return _loss(hidden, targets, targets, weight, bias)
+    return _loss(_full_losses, hidden, targets, weight, bias)
 
 
 def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The terms of `softmax_loss`, negated, shape `(n,)`, without a gradient."""
     if _is_for_kernel(hidden, weight):
-        return -_losses(hidden, targets, targets, weight, bias, gradients=False)[0]
+        return -_full_losses(hidden, targets, weight, bias, gradients=False)[0]
     no_forward_mode(hidden, weight, bias)
     logits = (hidden * weight.index_select(0, targets).to(hidden.dtype)).sum(dim=1)
     logits += bias.index_select(0, targets)
@@ -75,63 +75,84 @@ def _accidental_hits(targets: Tensor, samples: Tensor) -> Tensor:
     return torch.where(in_order[at] == targets, order[at], -1)
 
 
-def _loss(*arguments: Any) -> Tensor:
-    """The sum of `_losses`, a scalar, with a gradient if one is needed."""
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in arguments):
-        return _Loss.apply(*arguments)
-    return _losses(*arguments, gradients=False)[0].sum()
+def _loss(losses: Any, *arguments: Tensor) -> Tensor:
+    """The sum of the losses of rows, a scalar, with a gradient if one is needed."""
+    if torch.is_grad_enabled() and any(x.requires_grad for x in arguments):
+        return _Loss.apply(losses, *arguments)
+    return losses(*arguments, gradients=False)[0].sum()
 
 
 class _Loss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Tensor:
-        losses, *gradients = _losses(*arguments, gradients=True)
+    def forward(ctx: Any, losses: Any, *arguments: Tensor) -> Tensor:
+        of_rows, *gradients = losses(*arguments, gradients=True)
         ctx.save_for_backward(*gradients)
-        return losses.sum()
+        return of_rows.sum()
 
     @staticmethod
     @no_double_backward
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         d_hidden, d_weight, d_bias = (grads[0] * d for d in ctx.saved_tensors)
-        return d_hidden, None, None, d_weight, d_bias
+        return None, d_hidden, None, d_weight, d_bias
+
+
+def _sampled_losses(
+    hidden: Tensor, hits: Tensor, weight: Tensor, bias: Tensor, *, gradients: bool
+) -> tuple[Tensor, ...]:
+    """
+    The terms of `sampled_softmax_loss`, shape `(n,)`, and if wanted the gradients of their sum: of
+    `hidden`, `weight` and `bias`. `hits`: the index of each row's target among the samples, or -1.
+    """
+    n = len(hidden)
+    d_weight = hidden.new_empty(weight.shape) if gradients else None
+    of_samples = weight[n:], bias[n:], None if d_weight is None else d_weight[n:]
+    losses, *of_gradients = _losses(hidden, hits, weight[:n], bias[:n], *of_samples)
+    if d_weight is None:
+        return (losses,)
+    d_true, d_hidden, d_bias = of_gradients
+    torch.mul(hidden, d_true[:, None], out=d_weight[:n])
+    return losses, d_hidden, d_weight, torch.cat([d_true, d_bias])
+
+
+def _full_losses(
+    hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor, *, gradients: bool
+) -> tuple[Tensor, ...]:
+    """The terms of `softmax_loss` and, if wanted, their gradients, as `_sampled_losses`."""
+    d_weight = hidden.new_empty(weight.shape) if gradients else None
+    # `x[targets]` would read a negative target from the end.
+    true_weight, true_bias = (x.index_select(0, targets) for x in (weight, bias))
+    losses, *of_gradients = _losses(hidden, targets, true_weight, true_bias, weight, bias, d_weight)
+    if d_weight is None:
+        return (losses,)
+    d_true, d_hidden, d_bias = of_gradients
+    d_weight.index_add_(0, targets, hidden * d_true[:, None])
+    return losses, d_hidden, d_weight, d_bias.index_add_(0, targets, d_true)
 
 
 def _losses(
     hidden: Tensor,
     hits: Tensor,
-    targets: Tensor | None,
+    true_weight: Tensor,
+    true_bias: Tensor,
     weight: Tensor,
     bias: Tensor,
-    *,
-    gradients: bool,
+    d_weight: Tensor | None,
 ) -> tuple[Tensor, ...]:
     """
-    The loss of each row, shape `(n,)`, and if wanted the gradients of their sum: of `hidden`,
-    `weight` and `bias`. `targets`: the targets' rows of `weight`, shape `(n,)`, if all rows are
-    words to choose from; `None` if the first n rows are the targets' and the others those words.
-    `hits`: the index of each row's target among the words to choose from, or -1.
+    The loss of each row, shape `(n,)`, whose target has the logit of `true_weight`, shape `(n, P)`,
+    and `true_bias`, shape `(n,)`, and whose other words are those of `weight`, shape `(S, P)`, and
+    `bias`, shape `(S,)`, except its hit. If there is a `d_weight`, the gradient of `weight` is
+    written to it, and those of the targets' logits, of `hidden` and of `bias` follow.
     """
     no_forward_mode(hidden, weight, bias)
-    first = len(hidden) if targets is None else 0
-    # `x[targets]` would read a negative target from the end.
-    true_weight, true_bias = (
-        x[:first] if targets is None else x.index_select(0, targets) for x in (weight, bias)
-    )
     true_weight = true_weight.to(hidden.dtype)
     true_logits = (hidden * true_weight).sum(dim=1) + true_bias
-    d_weight = hidden.new_empty(weight.shape) if gradients else None
-    way: Any = kernel if _is_for_kernel(hidden, weight) else torch_ops
-    d_others = None if d_weight is None else d_weight[first:]
-    found = way.losses(hidden, hits, weight[first:], bias[first:], true_logits, d_others)
-    if d_weight is None:
-        return found
-    losses_of_rows, d_true, d_hidden, d_bias = found
-    d_hidden.addcmul_(true_weight, d_true[:, None])
-    if targets is None:
-        torch.mul(hidden, d_true[:, None], out=d_weight[:first])
-        return losses_of_rows, d_hidden, d_weight, torch.cat([d_true, d_bias])
-    d_weight.index_add_(0, targets, hidden * d_true[:, None])
-    return losses_of_rows, d_hidden, d_weight, d_bias.index_add_(0, targets, d_true)
+    operators: Any = kernel if _is_for_kernel(hidden, weight) else torch_ops
+    results = operators.losses(hidden, hits, weight, bias, true_logits, d_weight)
+    if d_weight is not None:
+        _, d_true, d_hidden, _ = results
+        d_hidden.addcmul_(true_weight, d_true[:, None])
+    return results
 
 
 def _is_for_kernel(hidden: Tensor, weight: Tensor) -> bool:

@@ -27,7 +27,7 @@ def losses(
     if d_weight is None:
         return torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, None)[:1]
     to = d_weight.new_empty(rows.shape) if padding else d_weight
-    found = torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, to)
+    results = torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, to)
     if padding:
         d_weight.copy_(to[:, :dim])
-    return found
+    return results

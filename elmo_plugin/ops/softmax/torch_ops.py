@@ -31,7 +31,7 @@ def losses(
     gradients of `true_logits`, of `hidden` (through y_ns alone) and of `bias` follow.
     """
     n, weight_t = len(hidden), weight.t()
-    found = torch.empty_like(true_logits)
+    of_rows = torch.empty_like(true_logits)
     if d_weight is not None:
         d_hidden, d_true = torch.empty_like(hidden), torch.empty_like(true_logits)
         d_weight_t, d_bias = hidden.new_zeros(weight_t.shape), torch.zeros_like(bias)
@@ -48,7 +48,7 @@ def losses(
         p.sub_(top[:, None]).exp_()
         e = torch.exp(y - top)
         total = p.sum(dim=1) + e
-        found[rows] = top + total.log() - y
+        of_rows[rows] = top + total.log() - y
         if d_weight is not None:
             p.div_(total[:, None])
             d_true[rows] = e / total - 1
@@ -57,9 +57,9 @@ def losses(
             d_hidden[rows] = matmul(p, weight)
             d_weight_t += matmul(h.t(), p)
     if d_weight is None:
-        return (found,)
+        return (of_rows,)
     d_weight.copy_(d_weight_t.t())
-    return found, d_true, d_hidden, d_bias
+    return of_rows, d_true, d_hidden, d_bias
 
 
 def log_normalizers_and_entropies(
