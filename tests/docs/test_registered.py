@@ -3,7 +3,9 @@
 import ast
 import importlib
 import re
+from argparse import ArgumentParser
 
+from allennlp.commands import Subcommand
 from allennlp.common import Registrable
 
 import elmo_plugin.plugin  # noqa: F401
@@ -46,6 +48,27 @@ def test_commands_are_on_their_page() -> None:
     """The expected commands are those of AllenNLP's registry."""
     found = {cells[0].strip("`").split()[0] for cells in rows("registered.md", "Commands")}
     assert found == {name for kind, name in registered() if kind == "command"}
+
+
+def test_the_arguments_of_commands_are_on_their_page() -> None:
+    """The expected names are those that each registered command's parser knows."""
+    pages = {
+        cells[0].strip("`"): cells[1] for cells in rows("stability.md", "Arguments of the commands")
+    }
+    parsers = ArgumentParser().add_subparsers()
+    for kind, name in registered():
+        if kind == "command":
+            parser = Subcommand.by_name(name)().add_subparser(parsers)
+            actions = [
+                action for action in parser._actions if "--help" not in action.option_strings
+            ]
+            expected = [
+                x
+                for action in actions
+                for x in action.option_strings or [action.metavar or action.dest]
+            ]
+            assert re.findall("`([^`]+)`", pages.pop(name)) == expected
+    assert not pages
 
 
 STABLE = {
