@@ -21,6 +21,7 @@ from functools import cache, cached_property
 from inspect import getfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from allennlp.common import Params, params, util
 from allennlp.common.plugins import import_plugins
@@ -110,14 +111,11 @@ def _reading(name: str) -> Iterator[None]:
     Read everything in distributed training too, where readers read only the share of their own
     process. Readers raise many kinds of errors for other configs and data, which `name` names.
     """
-    is_distributed = util.is_distributed
-    util.is_distributed = lambda: False
     try:
-        yield
+        with patch.object(util, "is_distributed", return_value=False):
+            yield
     except Exception as error:
         raise InputError(f"{name}: {error}") from error
-    finally:
-        util.is_distributed = is_distributed
 
 
 def _lines(field: Field) -> Iterator[str]:

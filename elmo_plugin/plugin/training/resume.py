@@ -18,7 +18,7 @@ was not interrupted. Importing this module applies them.
   saved in each checkpoint.
 - The batches that the trainer skips go by so quickly that tqdm, which by default waits for a number
   of steps and not for a time, would not move the bar for as long as an hour afterwards. Here all
-  bars move every `mininterval` seconds. They show one loss, `sampled_loss`, where a model has it.
+  bars move every `mininterval` seconds.
 """
 
 import json
@@ -40,7 +40,6 @@ _train_epoch = GradientDescentTrainer._train_epoch
 _maybe_restore_checkpoint = GradientDescentTrainer._maybe_restore_checkpoint
 _try_train = GradientDescentTrainer._try_train
 _get_metrics = training_util.get_metrics
-_description_from_metrics = training_util.description_from_metrics
 
 
 def _train_resumed_epoch(self: GradientDescentTrainer, epoch: int) -> dict[str, float]:
@@ -145,14 +144,8 @@ def _try_train_with_metrics(self: GradientDescentTrainer) -> tuple[dict[str, Any
     return last.metrics, last.metrics["epoch"]
 
 
-def _description_with_one_loss(metrics: dict[str, Any]) -> str:
-    others = {"loss", "batch_loss"} if "sampled_loss" in metrics else set()
-    return _description_from_metrics({k: v for k, v in metrics.items() if k not in others})
-
-
 ShouldValidateCallback.on_epoch = TrainerCallback.on_epoch  # type: ignore[method-assign]
 GradientDescentTrainer._train_epoch = _train_resumed_epoch  # type: ignore[method-assign]
 GradientDescentTrainer._maybe_restore_checkpoint = _restore_with_metrics  # type: ignore[method-assign]
 GradientDescentTrainer._try_train = _try_train_with_metrics  # type: ignore[method-assign]
-training_util.description_from_metrics = _description_with_one_loss
 Tqdm.tqdm = staticmethod(partial(Tqdm.tqdm, miniters=1))  # type: ignore[method-assign]
