@@ -21,6 +21,7 @@ from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.allennlp_elmo import CHARACTERS
 from elmo_plugin.formats.bilm_tf.texts import options_from_dict
 from elmo_plugin.formats.build import (
+    Format,
     FoundBiLM,
     check_finite,
     check_state,
@@ -38,7 +39,6 @@ from elmo_plugin.text.characters import SPECIAL_WORDS
 WORDS = "vocabulary/words.txt"
 WEIGHTS = ("weights.th", "best.th")
 """File names of the weights in an archive and in the folder of a training run."""
-FILES = r"config\.json|(weights|best)\.th|(words|elmo_options)\.txt"
 
 TABLE = "bilm.token_encoder.embedding.weight"
 """A table of words, whose weights a tied softmax shares."""
@@ -76,13 +76,7 @@ def read_archive(folder: Path, with_softmax: bool, part: str | None = None) -> F
         return read_task(folder, parameters, part)
     if part is not None:
         raise InputError(f"expected no name after #, with a model of type bilm, found {part}")
-    words = re.split(r"\r?\n", read_text(folder / WORDS, "the words of a model"))
-    words = words[:-1] if words[-1] == "" else words
-    if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS or len(set(words)) < len(words):
-        raise InputError(
-            f"{WORDS}: expected each word once, and first {', '.join(SPECIAL_WORDS)}, found others"
-        )
-    state = read_weights(folder)
+    words, state = _read_words(folder), read_weights(folder)
     options = BiLMOptions.from_dict(parameters, source=f"{CONFIG}: model").of_words(words)
     bilm, softmax = meta_modules(options, len(words), most_layers=len(state))
     assert softmax is not None
@@ -100,6 +94,16 @@ def read_archive(folder: Path, with_softmax: bool, part: str | None = None) -> F
     if with_softmax:
         tie(bilm, softmax)
     return FoundBiLM(bilm, softmax if with_softmax else None, words)
+
+
+def _read_words(folder: Path) -> list[str]:
+    words = re.split(r"\r?\n", read_text(folder / WORDS, "the words of a model"))
+    words = words[:-1] if words[-1] == "" else words
+    if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS or len(set(words)) < len(words):
+        raise InputError(
+            f"{WORDS}: expected each word once, and first {', '.join(SPECIAL_WORDS)}, found others"
+        )
+    return words
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -248,3 +252,8 @@ def _mixes(state: State, prefix: str, block: dict[str, Any] | None) -> TrainedMi
     for name, tensor in mixes.items():
         check_finite(prefix + name, tensor)
     return TrainedMixes(mixes, mix_settings(block, f"{CONFIG}: the embedder elmo"))
+
+
+ARCHIVE = Format(
+    r"config\.json|(weights|best)\.th|(words|elmo_options)\.txt", is_archive, read_archive
+)

@@ -1,6 +1,7 @@
 """Builds the modules of a biLM, which the reader of a format fills with its weights."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -32,6 +33,18 @@ class FoundBiLM(NamedTuple):
     @property
     def options(self) -> BiLMOptions:
         return self.bilm.options
+
+
+class Format(NamedTuple):
+    """
+    A format of models. `files`: a regular expression for the names of its files. `is_in`: whether a
+    path has this format. `read`: a function of the path, `with_softmax`, and what else the user may
+    give with this format.
+    """
+
+    files: str
+    is_in: Callable[[Path], bool]
+    read: Callable[..., FoundBiLM]
 
 
 def meta_modules(

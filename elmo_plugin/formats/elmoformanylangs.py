@@ -12,7 +12,7 @@ from torch import Tensor
 from elmo_plugin.checks import InputError, check_path, shown
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.allennlp_elmo import Views, common_views, fill_views
-from elmo_plugin.formats.build import FoundBiLM, check_lexicon, meta_modules
+from elmo_plugin.formats.build import Format, FoundBiLM, check_lexicon, meta_modules
 from elmo_plugin.formats.small_files import CONFIG, read_json, read_text
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.lexicon import CodePoints
@@ -23,9 +23,6 @@ KIND = "a config"
 ENCODER, TOKEN_EMBEDDER = "encoder.pkl", "token_embedder.pkl"
 CHARACTERS, WORDS = "char.dic", "word.dic"
 CHARACTER_TABLE, WORD_TABLE = (f"{kind}_emb_layer.embedding.weight" for kind in ("char", "word"))
-
-FILES = r"(encoder|token_embedder)\.pkl|(char|word)\.dic|config\.json"
-"""Names of its files. The config names one more, of any name that ends in .json."""
 
 LSTM = ("dim", "projection_dim", "n_layers", "cell_clip", "proj_clip")
 """Keys of the block `encoder` that are our options."""
@@ -205,3 +202,11 @@ def _views(bilm: BiLM) -> Views:
     if encoder.table is not None:
         views[WORD_TABLE] = [encoder.table.embedding.weight]
     return views
+
+
+# The config names one more file, of any name that ends in .json.
+ELMOFORMANYLANGS = Format(
+    r"(encoder|token_embedder)\.pkl|(char|word)\.dic|config\.json",
+    is_elmoformanylangs,
+    read_elmoformanylangs,
+)

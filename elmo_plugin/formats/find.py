@@ -1,27 +1,23 @@
 """
-Finds the biLM that a user names. A new format is a file with the names of its files and two
-functions, one that says whether a path has this format and one that reads it, and a line in
-`FORMATS`.
+Finds the biLM that a user names. A new format is a file, or a package, with a `Format`, and a name
+in `FORMATS`.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from inspect import signature
 from pathlib import Path
 
 from elmo_plugin.checks import InputError, check_path, named_as_given
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.formats import archive, elmoformanylangs
-from elmo_plugin.formats.archive import is_archive, read_archive
-from elmo_plugin.formats.bilm_tf import folder
-from elmo_plugin.formats.bilm_tf.folder import holds_model_files, read_model_files
+from elmo_plugin.formats.archive import ARCHIVE
+from elmo_plugin.formats.bilm_tf.folder import BILM_TF
 from elmo_plugin.formats.bilm_tf.texts import read_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights
 from elmo_plugin.formats.build import FoundBiLM
-from elmo_plugin.formats.elmoformanylangs import is_elmoformanylangs, read_elmoformanylangs
-from elmo_plugin.formats.tf_checkpoint import checkpoint
-from elmo_plugin.formats.tf_checkpoint.checkpoint import holds_checkpoint, index_of, read_checkpoint
+from elmo_plugin.formats.elmoformanylangs import ELMOFORMANYLANGS
+from elmo_plugin.formats.tf_checkpoint.checkpoint import CHECKPOINT, index_of
 from elmo_plugin.formats.unpack import unpacked
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
@@ -61,15 +57,9 @@ EXTRAS = {
 }
 """What only the readers of some formats take, and how errors name it."""
 
-FORMATS: tuple[tuple[str, Callable[[Path], bool], Callable[..., FoundBiLM]], ...] = (
-    (folder.FILES, holds_model_files, read_model_files),
-    (checkpoint.FILES, holds_checkpoint, read_checkpoint),
-    (elmoformanylangs.FILES, is_elmoformanylangs, read_elmoformanylangs),
-    (archive.FILES, is_archive, read_archive),
-)
-"""The names of a format's files, what says whether a path has the format, and what reads it."""
+FORMATS = (BILM_TF, CHECKPOINT, ELMOFORMANYLANGS, ARCHIVE)
 
-NEEDED = re.compile(rf"(?!\.)({'|'.join(files for files, *_ in FORMATS)})", re.IGNORECASE)
+NEEDED = re.compile(rf"(?!\.)({'|'.join(x.files for x in FORMATS)})", re.IGNORECASE)
 """The names of the files of all formats."""
 
 
@@ -144,7 +134,7 @@ def _read_format(path: Path, with_softmax: bool, extras: dict[str, str | None]) 
     """Read a model of any format, with those parameters of its reader that the user gave."""
     given = {key: value for key, value in extras.items() if value is not None}
     with unpacked(path, NEEDED) as inside:
-        read = next((read for _, has_format, read in FORMATS if has_format(inside)), None)
+        read = next((x.read for x in FORMATS if x.is_in(inside)), None)
         if read is None:
             kind = "another kind of file"
             if inside.is_dir():

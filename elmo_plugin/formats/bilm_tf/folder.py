@@ -18,7 +18,7 @@ from elmo_plugin.formats.bilm_tf.texts import (
     write_vocabulary_file,
 )
 from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
-from elmo_plugin.formats.build import FoundBiLM
+from elmo_plugin.formats.build import Format, FoundBiLM
 from elmo_plugin.formats.mixes import MIXES, TrainedMixes, read_mixes, write_mixes
 from elmo_plugin.formats.small_files import CONFIG, read_json
 from elmo_plugin.modules import BiLM, SampledSoftmax
@@ -28,7 +28,6 @@ VOCABULARY = "vocabulary.txt"
 WEIGHTS = "weights.hdf5"
 PREFERRED_WEIGHTS = ("model.hdf5", WEIGHTS)
 HDF5_ENDINGS = (".hdf5", ".h5")
-FILES = r".*options\.json|elmo_mixes\.json|.*\.(hdf5|h5)|vocab.*\.txt"
 CHECKPOINT = re.compile(r"(?!\.).*\.ckpt.*\.index")
 """A file of a checkpoint of bilm-tf, which is trained in the folder and newer than its HDF5."""
 OTHERS = re.compile(
@@ -164,3 +163,10 @@ def write_model_files(
         for name in (*texts, MIXES):
             Path(os.path.realpath(folder / name)).unlink(missing_ok=True)  # a link stays
     return [OPTIONS, WEIGHTS, *texts[1:]]
+
+
+BILM_TF = Format(
+    r".*options\.json|elmo_mixes\.json|.*\.(hdf5|h5)|vocab.*\.txt",
+    holds_model_files,
+    read_model_files,
+)

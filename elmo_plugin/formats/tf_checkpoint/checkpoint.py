@@ -14,7 +14,7 @@ from elmo_plugin.files.hdf5 import BLOCK_BYTES
 from elmo_plugin.formats.bilm_tf.folder import vocabulary_in
 from elmo_plugin.formats.bilm_tf.texts import OPTIONS, read_options
 from elmo_plugin.formats.bilm_tf.weight_file import read_arrays
-from elmo_plugin.formats.build import FoundBiLM
+from elmo_plugin.formats.build import Format, FoundBiLM
 from elmo_plugin.formats.small_files import MOST_BYTES, read_small_file
 from elmo_plugin.formats.tf_checkpoint.index_file import (
     Fields,
@@ -25,7 +25,6 @@ from elmo_plugin.formats.tf_checkpoint.index_file import (
 )
 
 INDEX = ".index"
-FILES = r"checkpoint|.*\.ckpt.*\.(index|data-\d+-of-\d+)"
 STEP = re.compile(r".*-(\d+)\.index")
 NEWEST = re.compile(rb'^model_checkpoint_path: "(?:.*[/\\])?([^"/\\]+)"', re.MULTILINE)
 """The line of the file `checkpoint` with the path at which the newest one was written."""
@@ -212,3 +211,8 @@ def _integer(fields: Fields, number: int) -> int:
 def _bytes(fields: Fields, number: int) -> bytes:
     value = fields.get(number, [b""])[-1]
     return value if isinstance(value, bytes) else b""
+
+
+CHECKPOINT = Format(
+    r"checkpoint|.*\.ckpt.*\.(index|data-\d+-of-\d+)", holds_checkpoint, read_checkpoint
+)
