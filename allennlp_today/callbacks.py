@@ -2,8 +2,8 @@
 Three patches of the trainer's callbacks:
 
 - The confidence checks set hooks on every module of a model until the second batch, to find biases
-  before normalization layers. In a recovered run the hooks stay, and remember every call of every
-  module. Such a run now has none, and neither have the modules in `WITHOUT_HOOKS`.
+  before normalization layers. In a recovered run they are never removed, and store every call of
+  every module. Such a run now has none, and neither have the modules in `WITHOUT_HOOKS`.
 - The callback `tensorboard` writes with tensorboardX, which passes its events to a thread through a
   queue for processes. This queue starts one more thread at the first event, which is the one that
   ends the writer if training failed before any other, when the program ends. Python 3.12 starts no
@@ -26,7 +26,7 @@ from tensorboardX import event_file_writer
 from torch import nn
 
 WITHOUT_HOOKS: list[type[nn.Module]] = []
-"""Classes whose modules, with all in them, have no normalization, and cannot work with hooks."""
+"""Classes without normalization that are slower with hooks; nothing in them gets hooks either."""
 
 _on_start = ConfidenceChecksCallback.on_start
 
