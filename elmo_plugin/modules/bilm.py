@@ -11,7 +11,6 @@ from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.token_encoder import (
     WordTable,
     filled,
-    resize_characters,
     rounded_up,
     token_encoder,
     unique_words,
@@ -19,7 +18,7 @@ from elmo_plugin.modules.token_encoder import (
 from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.ops.linear import Linear, product_dtype
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text.characters import NUM_CHARACTERS
+from elmo_plugin.text.characters import NUM_CHARACTERS, resize_characters
 
 TRAINED_PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 PRECISIONS = {**TRAINED_PRECISIONS, "int8": torch.int8}

@@ -8,12 +8,7 @@ from elmo_plugin.checks import check_choice
 from elmo_plugin.ops.char_conv import convolve
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.options import ACTIVATIONS
-from elmo_plugin.text.characters import (
-    BEGIN_TOKEN,
-    DEFAULT_MAX_CHARACTERS,
-    END_TOKEN,
-    words_to_characters,
-)
+from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, boundary_characters
 
 
 class CharCNN(nn.Module):
@@ -100,8 +95,7 @@ class CharCNN(nn.Module):
     @property
     def boundaries(self) -> Tensor:
         """The character ids of `<S>` and `</S>`, shape `(2, C)`, int64."""
-        ids = words_to_characters((BEGIN_TOKEN, END_TOKEN), self.max_characters)
-        return torch.from_numpy(ids).long()
+        return boundary_characters(self.max_characters)
 
     def check_spelled(self, tokens: Tensor) -> None:
         """Accept all tokens, because the weights of any character may be trained."""

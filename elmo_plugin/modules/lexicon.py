@@ -10,34 +10,11 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.options import word_text
-from elmo_plugin.text.characters import (
-    BEGIN_SENTENCE,
-    BEGIN_TOKEN,
-    END_SENTENCE,
-    END_TOKEN,
-    FIRST_BYTE,
-    MOST_BYTES_OF_CODE_POINT,
-    NUM_BYTES,
-)
+from elmo_plugin.text.characters import MOST_BYTES_OF_CODE_POINT, word_bytes
 
 MARKS = ("begin_word", "end_word", "begin_sentence", "end_sentence", "unknown", "padding")
 BOUNDARIES = ("<bos>", "<eos>")
 """Tokens that are sentence boundaries, each of which has a character of its own."""
-
-
-def word_bytes(words: Tensor, n_bytes: int) -> Tensor:
-    """
-    The first `n_bytes` bytes of words in UTF-8, shape `(U, n_bytes)`, int64, and -1 after the last.
-    `words`: character ids, shape `(U, C)`. A sentence boundary is the word `<S>` or `</S>`.
-    """
-    spelled = words[:, 1 : n_bytes + 1].long() - FIRST_BYTE
-    spelled = nn.functional.pad(spelled, (0, n_bytes - spelled.size(1)), value=-1)
-    for character, token in ((BEGIN_SENTENCE, BEGIN_TOKEN), (END_SENTENCE, END_TOKEN)):
-        boundary = np.full(n_bytes, -1)
-        boundary[: len(token)] = list(token.encode()[:n_bytes])
-        is_boundary = (words[:, 1] == character)[:, None]
-        spelled = torch.where(is_boundary, torch.from_numpy(boundary).to(spelled), spelled)
-    return spelled.masked_fill((spelled < 0) | (spelled >= NUM_BYTES), -1)
 
 
 @dataclass(frozen=True, eq=False)

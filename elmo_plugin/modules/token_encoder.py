@@ -15,30 +15,18 @@ Below them are functions that prepare the words of a batch for an encoder.
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import InputError
 from elmo_plugin.modules.char_cnn import CharCNN, set_initial_values
-from elmo_plugin.modules.lexicon import BOUNDARIES, CodePoints, WordList, word_bytes
+from elmo_plugin.modules.lexicon import BOUNDARIES, CodePoints, WordList
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.options import BiLMOptions, WordOptions
 from elmo_plugin.text.characters import (
-    BEGIN_SENTENCE,
-    BEGIN_TOKEN,
-    BEGIN_WORD,
     DEFAULT_MAX_CHARACTERS,
-    END_SENTENCE,
-    END_TOKEN,
-    END_WORD,
-    FIRST_BYTE,
-    NO_TOKEN,
     NUM_CHARACTERS,
-    PADDING,
     UNKNOWN_TOKEN,
-    words_to_characters,
+    boundary_characters,
+    check_is_text,
+    word_bytes,
 )
-
-FIRST_PRINTED, FIRST_OF_SEVERAL = 0x20, 0x80
-"""Of the code points that take one byte in UTF-8, the first that is not a control character; and
-the first byte that is part of a longer one."""
 
 FEWEST_WORDS = 8
 """
@@ -67,22 +55,8 @@ class LexiconEncoder(nn.Module):
     has_lexicon = True
 
     def check_spelled(self, tokens: Tensor) -> None:
-        """
-        Raise an `InputError` if a token, shape `(..., C)`, is one character that no text has, which
-        only a character CNN over bytes can have learned: `tokens_to_add` of the token indexer adds
-        such.
-        """
-        character = tokens[..., 1] - FIRST_BYTE
-        is_single = (tokens[..., 0] == BEGIN_WORD) & (tokens[..., 2] == END_WORD)
-        is_text = (character >= FIRST_PRINTED) & (character < FIRST_OF_SEVERAL)
-        for boundary in (BEGIN_SENTENCE, END_SENTENCE):
-            is_text |= tokens[..., 1] == boundary
-        if (wrong := is_single & ~is_text).any():
-            raise InputError(
-                "expected tokens of text, since this biLM reads words or code points, found the "
-                f"single character {int(character[wrong][0])}; remove tokens_to_add from the token "
-                "indexer, or this control character from the text"
-            )
+        """Raise an `InputError` if a token is a character that no text has."""
+        check_is_text(tokens)
 
 
 class WordTable(LexiconEncoder):
@@ -119,8 +93,7 @@ class WordTable(LexiconEncoder):
 
     @property
     def boundaries(self) -> Tensor:
-        ids = words_to_characters((BEGIN_TOKEN, END_TOKEN), DEFAULT_MAX_CHARACTERS)
-        return torch.from_numpy(ids).long()
+        return boundary_characters(DEFAULT_MAX_CHARACTERS)
 
     def forward(self, words: Tensor) -> Tensor:
         """
@@ -163,8 +136,7 @@ class CodePointEncoder(LexiconEncoder):
 
     @property
     def boundaries(self) -> Tensor:
-        ids = words_to_characters(BOUNDARIES, self.characters.max_characters)
-        return torch.from_numpy(ids).long()
+        return boundary_characters(self.characters.max_characters, BOUNDARIES)
 
     def forward(self, words: Tensor) -> Tensor:
         """Vectors of shape `(U, P)`. `words`: character ids of bytes, shape `(U, C)`."""
@@ -216,26 +188,3 @@ def rounded_up(n_words: int) -> int:
 def filled(words: Tensor, n_words: int) -> Tensor:
     """A batch of `n_words`, in which `words`, at least one, are repeated."""
     return words[torch.arange(n_words, device=words.device) % len(words)]
-
-
-def resize_characters(tokens: Tensor, n_characters: int) -> Tensor:
-    """
-    The character ids of tokens, shape `(..., C)`, cut or padded to `n_characters`, as if they had
-    been made for this number. Raises an `InputError` if they were cut to fewer.
-    """
-    size = tokens.size(-1)
-    if size > n_characters:
-        tokens = tokens[..., :n_characters].clone()
-        last = tokens[..., -1]
-        is_cut = (last != PADDING) & (last != NO_TOKEN)
-        tokens[..., -1] = last.masked_fill(is_cut, END_WORD)
-    elif size < n_characters:
-        if (tokens[..., -1] == END_WORD).any():
-            raise InputError(
-                f"expected words of up to {n_characters - 2} bytes in UTF-8, found one that was "
-                f"cut to {size - 2}; set max_characters_per_token of the token indexer to "
-                f"{n_characters} or more"
-            )
-        more = tokens.new_full((*tokens.shape[:-1], n_characters - size), PADDING)
-        tokens = torch.cat([tokens, more * tokens[..., :1].bool()], dim=-1)
-    return tokens

@@ -13,8 +13,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from elmo_plugin.checks import check_count
+from elmo_plugin.checks import InputError, check_count
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +27,9 @@ FIRST_BYTE = 1
 NUM_BYTES = 256
 MOST_BYTES_OF_CODE_POINT = 4
 """A code point takes one to four bytes in UTF-8."""
+FIRST_PRINTED, FIRST_OF_SEVERAL = 0x20, 0x80
+"""Of the code points that take one byte in UTF-8, the first that is not a control character; and
+the first byte that is part of a longer one."""
 BEGIN_SENTENCE = 257
 END_SENTENCE = 258
 BEGIN_WORD = 259
@@ -154,3 +159,67 @@ def bytes_to_characters(
     rows[is_byte] = text[(starts[:, None] + position)[is_byte]].astype(np.int16) + FIRST_BYTE
     rows[position == kept] = END_WORD
     return rows
+
+
+def boundary_characters(
+    n_characters: int, tokens: Sequence[str] = (BEGIN_TOKEN, END_TOKEN)
+) -> Tensor:
+    """The character ids of the tokens that begin and end a sentence, shape `(2, C)`, int64."""
+    return torch.from_numpy(words_to_characters(tokens, n_characters)).long()
+
+
+def resize_characters(tokens: Tensor, n_characters: int) -> Tensor:
+    """
+    The character ids of tokens, shape `(..., C)`, cut or padded to `n_characters`, as if they had
+    been made for this number. Raises an `InputError` if they were cut to fewer.
+    """
+    size = tokens.size(-1)
+    if size > n_characters:
+        tokens = tokens[..., :n_characters].clone()
+        last = tokens[..., -1]
+        is_cut = (last != PADDING) & (last != NO_TOKEN)
+        tokens[..., -1] = last.masked_fill(is_cut, END_WORD)
+    elif size < n_characters:
+        if (tokens[..., -1] == END_WORD).any():
+            raise InputError(
+                f"expected words of up to {n_characters - 2} bytes in UTF-8, found one that was "
+                f"cut to {size - 2}; set max_characters_per_token of the token indexer to "
+                f"{n_characters} or more"
+            )
+        more = tokens.new_full((*tokens.shape[:-1], n_characters - size), PADDING)
+        tokens = torch.cat([tokens, more * tokens[..., :1].bool()], dim=-1)
+    return tokens
+
+
+def check_is_text(tokens: Tensor) -> None:
+    """
+    Raise an `InputError` if a token, shape `(..., C)`, is one character that no text has, which
+    only a character CNN over bytes can have learned: `tokens_to_add` of the token indexer adds
+    such.
+    """
+    character = tokens[..., 1] - FIRST_BYTE
+    is_single = (tokens[..., 0] == BEGIN_WORD) & (tokens[..., 2] == END_WORD)
+    is_text = (character >= FIRST_PRINTED) & (character < FIRST_OF_SEVERAL)
+    for boundary in (BEGIN_SENTENCE, END_SENTENCE):
+        is_text |= tokens[..., 1] == boundary
+    if (wrong := is_single & ~is_text).any():
+        raise InputError(
+            "expected tokens of text, since this biLM reads words or code points, found the single "
+            f"character {int(character[wrong][0])}; remove tokens_to_add from the token indexer, "
+            "or this control character from the text"
+        )
+
+
+def word_bytes(words: Tensor, n_bytes: int) -> Tensor:
+    """
+    The first `n_bytes` bytes of words in UTF-8, shape `(U, n_bytes)`, int64, and -1 after the last.
+    `words`: character ids, shape `(U, C)`. A sentence boundary is the word `<S>` or `</S>`.
+    """
+    spelled = words[:, 1 : n_bytes + 1].long() - FIRST_BYTE
+    spelled = nn.functional.pad(spelled, (0, n_bytes - spelled.size(1)), value=-1)
+    for character, token in ((BEGIN_SENTENCE, BEGIN_TOKEN), (END_SENTENCE, END_TOKEN)):
+        boundary = np.full(n_bytes, -1)
+        boundary[: len(token)] = list(token.encode()[:n_bytes])
+        is_boundary = (words[:, 1] == character)[:, None]
+        spelled = torch.where(is_boundary, torch.from_numpy(boundary).to(spelled), spelled)
+    return spelled.masked_fill((spelled < 0) | (spelled >= NUM_BYTES), -1)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from elmo_plugin.modules.lexicon import CodePoints, WordList, word_bytes
-from elmo_plugin.modules.token_encoder import LexiconEncoder, filled, resize_characters, rounded_up
+from elmo_plugin.modules.lexicon import CodePoints, WordList
+from elmo_plugin.modules.token_encoder import filled, rounded_up
 from elmo_plugin.options import word_text
-from elmo_plugin.text.characters import words_to_characters
+from elmo_plugin.text.characters import word_bytes, words_to_characters
 from tests.conftest import Fuzz
 
 ALPHABET = "ab\x00é語🙂\u3000"
@@ -36,21 +36,6 @@ def list_of(words: list[str]) -> WordList:
     found = WordList(n_words=len(words), n_bytes=len(word_text(words)), unknown="<UNK>")
     found.fill(words)
     return found
-
-
-def test_characters_fit_any_length(fuzz: Fuzz) -> None:
-    """A property: characters of one length that are fitted to another are those that are made for
-    it, unless they were cut before."""
-    for random in fuzz.cases(20):
-        words = [*random_words(random, 5, 6), "<S>", "</S>"]
-        found, wanted = random.randint(3, 30), random.randint(3, 30)
-        tokens = torch.cat([rows_of(words, found), torch.zeros(1, found, dtype=torch.long)])
-        if found < wanted and any(len(word.encode()) > found - 2 for word in words[:-2]):
-            with pytest.raises(ValueError, match=rf"to {found - 2};.* to {wanted} or more"):
-                resize_characters(tokens, wanted)
-        elif found >= wanted or all(len(word.encode()) < found - 2 for word in words[:-2]):
-            assert torch.equal(resize_characters(tokens, wanted)[:-1], rows_of(words, wanted))
-            assert not resize_characters(tokens, wanted)[-1].any()
 
 
 def test_words_are_found_by_their_bytes(fuzz: Fuzz) -> None:
@@ -107,13 +92,3 @@ def test_code_points(fuzz: Fuzz) -> None:
             expected.append([number + 1 for number in row[:size]])
         found = codes(codes.spelled(rows_of(words, 80)))
         assert found.tolist() == expected
-
-
-@pytest.mark.parametrize("character", [0, 31, 128, 255])
-def test_a_token_that_is_no_text(character: int) -> None:
-    """By hand: `tokens_to_add` makes tokens of one character that a byte CNN can learn."""
-    tokens = rows_of(["a", "é", "<S>", " "], 10)
-    LexiconEncoder().check_spelled(tokens)
-    tokens[1, 1:3] = torch.tensor([character + 1, 260])
-    with pytest.raises(ValueError, match=f"single character {character}; remove tokens_to_add"):
-        LexiconEncoder().check_spelled(tokens)

@@ -1,4 +1,6 @@
 import numpy as np
+import pytest
+import torch
 from allennlp.data.token_indexers.elmo_indexer import ELMoCharacterMapper
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -7,9 +9,12 @@ from elmo_plugin.text.characters import (
     NO_TOKEN,
     NUM_CHARACTERS,
     bytes_to_characters,
+    check_is_text,
+    resize_characters,
     word_to_characters,
     words_to_characters,
 )
+from tests.conftest import Fuzz
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
 ODD_WORDS = ["", "\0", "a\0b", "\ud800", "x\udfffy", "👩‍👩‍👧", "e\u0301", "ß" * 5000, "x" * 10_000]
@@ -74,3 +79,36 @@ def test_a_cached_word_cannot_be_changed() -> None:
     """Callers do not share the row of a word, so writing into one does not change the others."""
     word_to_characters("shared")[0] = 1
     assert word_to_characters("shared").tolist() == words_to_characters(["shared"])[0].tolist()
+
+
+ALPHABET = "ab\x00é語🙂\u3000"
+
+
+def rows_of(words: list[str], length: int) -> torch.Tensor:
+    return torch.from_numpy(words_to_characters(words, length)).long()
+
+
+def test_characters_are_resized(fuzz: Fuzz) -> None:
+    """A property: characters of one length that are resized to another are those that are made for
+    it, unless they were cut before."""
+    for random in fuzz.cases(20):
+        some = ["".join(random.choices(ALPHABET, k=random.randint(0, 6))) for _ in range(5)]
+        words = [*some, "<S>", "</S>"]
+        found, wanted = random.randint(3, 30), random.randint(3, 30)
+        tokens = torch.cat([rows_of(words, found), torch.zeros(1, found, dtype=torch.long)])
+        if found < wanted and any(len(word.encode()) > found - 2 for word in words[:-2]):
+            with pytest.raises(ValueError, match=rf"to {found - 2};.* to {wanted} or more"):
+                resize_characters(tokens, wanted)
+        elif found >= wanted or all(len(word.encode()) < found - 2 for word in words[:-2]):
+            assert torch.equal(resize_characters(tokens, wanted)[:-1], rows_of(words, wanted))
+            assert not resize_characters(tokens, wanted)[-1].any()
+
+
+@pytest.mark.parametrize("character", [0, 31, 128, 255])
+def test_a_token_that_is_no_text(character: int) -> None:
+    """By hand: `tokens_to_add` makes tokens of one character that a byte CNN can learn."""
+    tokens = rows_of(["a", "é", "<S>", " "], 10)
+    check_is_text(tokens)
+    tokens[1, 1:3] = torch.tensor([character + 1, 260])
+    with pytest.raises(ValueError, match=f"single character {character}; remove tokens_to_add"):
+        check_is_text(tokens)

@@ -105,8 +105,9 @@ def _sampled_losses(
     """
     n = len(hidden)
     d_weight = hidden.new_empty(weight.shape) if gradients else None
-    of_samples = weight[n:], bias[n:], None if d_weight is None else d_weight[n:]
-    losses, *of_gradients = _losses(hidden, hits, weight[:n], bias[:n], *of_samples)
+    d_samples = None if d_weight is None else d_weight[n:]
+    true, others = (weight[:n], bias[:n]), (weight[n:], bias[n:])
+    losses, *of_gradients = _losses(hidden, hits, true, others, d_samples)
     if d_weight is None:
         return (losses,)
     d_true, d_hidden, d_bias = of_gradients
@@ -120,8 +121,8 @@ def _full_losses(
     """The terms of `softmax_loss` and, if wanted, their gradients, as `_sampled_losses`."""
     d_weight = hidden.new_empty(weight.shape) if gradients else None
     # `x[targets]` would read a negative target from the end.
-    true_weight, true_bias = (x.index_select(0, targets) for x in (weight, bias))
-    losses, *of_gradients = _losses(hidden, targets, true_weight, true_bias, weight, bias, d_weight)
+    true = weight.index_select(0, targets), bias.index_select(0, targets)
+    losses, *of_gradients = _losses(hidden, targets, true, (weight, bias), d_weight)
     if d_weight is None:
         return (losses,)
     d_true, d_hidden, d_bias = of_gradients
@@ -132,18 +133,17 @@ def _full_losses(
 def _losses(
     hidden: Tensor,
     hits: Tensor,
-    true_weight: Tensor,
-    true_bias: Tensor,
-    weight: Tensor,
-    bias: Tensor,
+    true: tuple[Tensor, Tensor],
+    others: tuple[Tensor, Tensor],
     d_weight: Tensor | None,
 ) -> tuple[Tensor, ...]:
     """
-    The loss of each row, shape `(n,)`, whose target has the logit of `true_weight`, shape `(n, P)`,
-    and `true_bias`, shape `(n,)`, and whose other words are those of `weight`, shape `(S, P)`, and
-    `bias`, shape `(S,)`, except its hit. If there is a `d_weight`, the gradient of `weight` is
-    written to it, and those of the targets' logits, of `hidden` and of `bias` follow.
+    The loss of each row, shape `(n,)`. `true`: the weight and bias of each row's target, shapes
+    `(n, P)` and `(n,)`. `others`: those of the words among which it is, except its hit, shapes
+    `(S, P)` and `(S,)`. If there is a `d_weight`, the gradient of their weight is written to it,
+    and those of the targets' logits, of `hidden` and of their bias follow.
     """
+    (true_weight, true_bias), (weight, bias) = true, others
     no_forward_mode(hidden, weight, bias)
     true_weight = true_weight.to(hidden.dtype)
     true_logits = (hidden * true_weight).sum(dim=1) + true_bias
