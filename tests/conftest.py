@@ -25,7 +25,7 @@ from allennlp.models.archival import archive_model
 
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import write_options
-from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops import backend, char_conv, linear, lstm, softmax
 from elmo_plugin.options import BiLMOptions

@@ -11,8 +11,7 @@ import torch
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.hdf5 import VERSION, find_array, open_hdf5, write_array
-from elmo_plugin.formats.bilm_tf.arrays import fill
-from elmo_plugin.formats.bilm_tf.weight_file import HDF5Arrays
+from elmo_plugin.formats.bilm_tf.weight_reader import HDF5Arrays, fill
 
 NUMBERS = np.arange(6, dtype="float32").reshape(2, 3)
 

@@ -23,7 +23,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.commands.arguments import add_model_arguments, load_elmo
 from elmo_plugin.files import local_path
 from elmo_plugin.formats import archive
-from elmo_plugin.formats.bilm_tf import texts, weight_file
+from elmo_plugin.formats.bilm_tf import texts, weight_reader
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
@@ -420,7 +420,7 @@ def test_each_thing_is_done_once(form: str, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(module, name, call)
 
     counted(texts, "options_from_dict")
-    counted(weight_file, "open_hdf5")
+    counted(weight_reader, "open_hdf5")
     counted(archive, "load_weights")
     counted(BiLM, "__init__")
     before = torch.get_rng_state()

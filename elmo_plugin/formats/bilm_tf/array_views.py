@@ -1,9 +1,12 @@
 """The names of bilm-tf's arrays, and our parameters as views of their layout."""
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor
 
+from elmo_plugin.formats.bilm_tf.texts import OPTIONS
 from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
 from elmo_plugin.modules.lexicon import CodePoints, WordList
 from elmo_plugin.modules.token_encoder import WordTable
@@ -11,11 +14,35 @@ from elmo_plugin.modules.token_encoder import WordTable
 EMBEDDING = "embedding"
 SOFTMAX_WEIGHT, SOFTMAX_BIAS = "softmax/W", "softmax/b"
 
+WRITTEN_FOR = OPTIONS
+"""Attribute of a weight file that contains its options. Other programs ignore it."""
+
 # Other programs do not have these.
 WARM_STATE = ("warm_state/memory", "warm_state/output")
 WORDS, CODE_POINTS, MARKS = LEXICON = ("lexicon/words", "lexicon/code_points", "lexicon/marks")
 """What a token encoder looks up. As all arrays, they are numbers of floating point, which hold the
 whole numbers exactly."""
+
+
+class Arrays(Protocol):
+    """
+    The named arrays of floating-point numbers of a biLM. Each method raises an `InputError` that
+    begins with the file's path if a file is damaged.
+    """
+
+    n_bytes: int
+    """The size of all files."""
+
+    def path(self, name: str = "") -> str:
+        """The file with the array `name`."""
+
+    def names(self) -> Iterable[str]: ...
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """The shape of an array; `None` if there is no such array."""
+
+    def rows(self, name: str) -> Iterator[np.ndarray]:
+        """The rows of an array, in blocks, so that a large one is not in memory twice."""
 
 
 def array_views(bilm: BiLM, softmax: SampledSoftmax | None = None) -> dict[str, list[Tensor]]:

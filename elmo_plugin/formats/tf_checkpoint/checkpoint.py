@@ -13,7 +13,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.hdf5 import BLOCK_BYTES
 from elmo_plugin.formats.bilm_tf.folder import vocabulary_in
 from elmo_plugin.formats.bilm_tf.texts import OPTIONS, read_options
-from elmo_plugin.formats.bilm_tf.weight_file import read_arrays
+from elmo_plugin.formats.bilm_tf.weight_reader import read_arrays
 from elmo_plugin.formats.build import Format, FoundBiLM
 from elmo_plugin.formats.small_files import MOST_BYTES, read_small_file
 from elmo_plugin.formats.tf_checkpoint.index_file import (

@@ -15,7 +15,7 @@ from allennlp.models import Model
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf import arrays
+from elmo_plugin.formats.bilm_tf import weight_reader
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
@@ -171,7 +171,7 @@ def test_the_size_of_the_words_is_checked_before_memory_is_taken(
     (folder / "options.json").write_text(json.dumps(options))
     with h5py.File(folder / "weights.hdf5", "a") as file:
         del file.attrs["options.json"]
-    monkeypatch.setattr(arrays, "allocate", None)
+    monkeypatch.setattr(weight_reader, "allocate", None)
     with pytest.raises(InputError, match=r"lexicon/words: expected the shape \(2147483647,\)"):
         find_bilm(folder)
 

@@ -20,7 +20,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.formats.bilm_tf.texts import read_softmax_rows, write_options
-from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions

@@ -19,7 +19,7 @@ from allennlp.models import Model
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf.weight_file import write_weights
+from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.formats.tf_checkpoint.checkpoint import CheckpointArrays
 from elmo_plugin.formats.tf_checkpoint.index_file import crc32c

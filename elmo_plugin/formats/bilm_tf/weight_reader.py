@@ -1,25 +1,36 @@
-"""A biLM out of its arrays, which have the names of bilm-tf's HDF5, in files of several kinds."""
+"""
+Reads a biLM out of its arrays, which have the names of bilm-tf's HDF5: those of a weight file, or
+of another kind of file that gives them as `Arrays`. Files of other programs have no digests, and do
+not say which options they were written for.
+"""
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache
 
+import h5py
 import numpy as np
 import torch
 from torch import Tensor
 
 from elmo_plugin.checks import InputError, named
+from elmo_plugin.files.hdf5 import array_names, find_array, open_hdf5, read_rows, read_text
 from elmo_plugin.formats.bilm_tf.array_views import (
     EMBEDDING,
     SOFTMAX_BIAS,
     SOFTMAX_WEIGHT,
     WARM_STATE,
     WORDS,
+    WRITTEN_FOR,
+    Arrays,
     array_views,
 )
-from elmo_plugin.formats.bilm_tf.texts import SoftmaxRows, read_softmax_rows
+from elmo_plugin.formats.bilm_tf.texts import SoftmaxRows, options_from_dict, read_softmax_rows
 from elmo_plugin.formats.build import FoundBiLM, allocate, check_lexicon, meta_modules, tie
-from elmo_plugin.formats.small_files import check_expansion
+from elmo_plugin.formats.small_files import check_expansion, parse_json
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
@@ -29,26 +40,83 @@ FIRST_CELL = "MultiRNNCell/Cell0/"
 OF_WORDS = (EMBEDDING, SOFTMAX_WEIGHT, SOFTMAX_BIAS)
 """The arrays with a row for each word."""
 
+SOFTMAX = "softmax/"
+"""The beginning of the names of the softmax's arrays."""
 
-class Arrays(Protocol):
-    """
-    The named arrays of floating-point numbers of a biLM. Each method raises an `InputError` that
-    begins with the file's path if a file is damaged.
-    """
 
-    n_bytes: int
-    """The size of all files."""
+def read_weights(
+    options: BiLMOptions,
+    path: str | os.PathLike,
+    vocabulary_file: str | os.PathLike | None = None,
+    softmax_file: str | os.PathLike | None = None,
+    with_softmax: bool = True,
+) -> FoundBiLM:
+    """
+    Read a weight file, and the `softmax_file` if the softmax is in a file of its own, as
+    `read_arrays`. The numbers may be compressed. Raises an `InputError` also if a file is not HDF5
+    or was written for other options.
+    """
+    with ExitStack() as stack:
+        files = [stack.enter_context(open_hdf5(x)) for x in (path, softmax_file) if x is not None]
+        arrays = HDF5Arrays(*files)
+        options = _of_stored_words(options, arrays)
+        _check_options(files[0], options)
+        return read_arrays(options, arrays, vocabulary_file, with_softmax)
+
+
+def _of_stored_words(options: BiLMOptions, arrays: Arrays) -> BiLMOptions:
+    """
+    Options with the sizes of the words that are among the arrays, if they do not have any: those of
+    bilm-tf and of configs.
+    """
+    table, text = arrays.shape(EMBEDDING), arrays.shape(WORDS)
+    if options.words is None or options.words.n_words or not table or not text:
+        return options
+    return replace(options, words=replace(options.words, n_words=table[0], n_bytes=text[0]))
+
+
+def _check_options(file: h5py.File, options: BiLMOptions) -> None:
+    """Reject a file that was written for other options. Only files written here record them."""
+    text = read_text(file, WRITTEN_FOR)
+    if text is None or text == json.dumps(options.to_dict()):
+        return
+    source = f"{file.filename}: {WRITTEN_FOR}"
+    written = options_from_dict(parse_json(text, source, "an options file"), source=source)
+    if difference := options.difference(written):
+        key, expected, stored = difference
+        raise InputError(
+            f"{file.filename}: expected weights for {key} {expected}, as the options say, found "
+            f"weights that were written for {key} {stored}"
+        )
+
+
+class HDF5Arrays:
+    """The arrays of an open HDF5 file, and of a second one with the softmax if there is one."""
+
+    def __init__(self, file: h5py.File, softmax: h5py.File | None = None) -> None:
+        self._weights = file
+        self._softmax = file if softmax is None else softmax
+        paths = {self._weights.filename, self._softmax.filename}
+        self.n_bytes = sum(map(os.path.getsize, paths))
+        self._find = cache(lambda name: find_array(self._file(name), name))
+
+    def _file(self, name: str) -> h5py.File:
+        return self._softmax if name.startswith(SOFTMAX) else self._weights
 
     def path(self, name: str = "") -> str:
-        """The file with the array `name`."""
+        return self._file(name).filename
 
-    def names(self) -> Iterable[str]: ...
+    def names(self) -> Iterable[str]:
+        return [*array_names(self._weights), *array_names(self._softmax)]
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """The shape of an array; `None` if there is no such array."""
+        array = self._find(name)
+        return None if array is None else array.shape
 
     def rows(self, name: str) -> Iterator[np.ndarray]:
-        """The rows of an array, in blocks, so that a large one is not in memory twice."""
+        array = self._find(name)
+        assert array is not None
+        return read_rows(array)
 
 
 def read_arrays(

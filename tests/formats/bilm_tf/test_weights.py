@@ -16,10 +16,11 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
-from elmo_plugin.formats.bilm_tf import weight_file
+from elmo_plugin.formats.bilm_tf import weight_reader
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import options_from_dict, read_options, write_options
-from elmo_plugin.formats.bilm_tf.weight_file import read_weights, write_weights
+from elmo_plugin.formats.bilm_tf.weight_reader import read_weights
+from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
@@ -274,8 +275,8 @@ def test_an_array_is_found_once(files, monkeypatch):
     """By definition."""
     _, path, bilm = files
     found = []
-    find = weight_file.find_array
-    monkeypatch.setattr(weight_file, "find_array", lambda *x: (found.append(x[1]), find(*x))[1])
+    find = weight_reader.find_array
+    monkeypatch.setattr(weight_reader, "find_array", lambda *x: (found.append(x[1]), find(*x))[1])
     read_weights(bilm.options, path)
     assert len(found) == len(set(found)) > 9
 
