@@ -46,7 +46,6 @@ def check_number(
     least: float | None = None,
     above: float | None = None,
     most: float | None = None,
-    below: float | None = None,
 ) -> None:
     """Require a finite number within the given bounds. Rejects booleans."""
     if (
@@ -56,9 +55,8 @@ def check_number(
         or (least is not None and value < least)
         or (above is not None and value <= above)
         or (most is not None and value > most)
-        or (below is not None and value >= below)
     ):
-        bounds = {"of at least": least, "above": above, "of at most": most, "below": below}
+        bounds = {"of at least": least, "above": above, "of at most": most}
         words = [f"{word} {bound}" for word, bound in bounds.items() if bound is not None]
         fail(name, " ".join(["a finite number", " and ".join(words)]).strip(), value)
 

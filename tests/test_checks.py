@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "elmo_plugin"
 NAN, INFINITY = float("nan"), float("inf")
 NONSENSE = [None, "3", "", [], {}, [3], b"3", NAN, INFINITY, -INFINITY, object()]
-share = partial(check_number, least=0, below=1)
+share = partial(check_number, least=0, most=0.5)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from elmo_plugin.formats.bilm_tf.array_views import (
 from elmo_plugin.formats.bilm_tf.texts import SoftmaxRows, options_from_dict, read_softmax_rows
 from elmo_plugin.formats.build import FoundBiLM, allocate, check_lexicon, meta_modules, tie
 from elmo_plugin.formats.small_files import check_expansion, parse_json
+from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS
 
@@ -165,14 +166,17 @@ def read_arrays(
     with named(arrays.path()):
         check_lexicon(bilm)
     if is_table and has_words and rows is not None:
-        if rows.order is not None or bilm.token_encoder.words.words() != rows.words:
-            raise InputError(
-                f"{vocabulary_file}: expected the words of the table in {arrays.path()}, found "
-                "others"
-            )
+        with named(str(vocabulary_file)):
+            _check_words(bilm, rows, arrays.path())
     if WARM_STATE[0] not in names:
         bilm.warm_up()
     return FoundBiLM(bilm, softmax, None if rows is None else rows.words)
+
+
+def _check_words(bilm: BiLM, rows: SoftmaxRows, source: str) -> None:
+    """Raise an `InputError` if a vocabulary is not that of the table of words in `source`."""
+    if rows.order is not None or bilm.token_encoder.words.words() != rows.words:
+        raise InputError(f"expected the words of the table in {source}, found others")
 
 
 def _read_rows(arrays: Arrays, name: str, vocabulary_file: str | os.PathLike) -> SoftmaxRows:
