@@ -183,7 +183,7 @@ def _read_rows(arrays: Arrays, name: str, vocabulary_file: str | os.PathLike) ->
     """The words of the rows of the array `name`."""
     shape = arrays.shape(name)
     if not shape:
-        raise InputError(f"{arrays.path(name)}: {name}: expected an array, found none")
+        raise _wrong(arrays, name, "an array", "none")
     return read_softmax_rows(vocabulary_file, shape[0], arrays.path(name))
 
 
@@ -201,10 +201,7 @@ def _names_in_file(
     check_expansion(arrays.path(), n_bytes, arrays.n_bytes)
     for name in arrays.names():
         if name.startswith(("CNN", "RNN", "lexicon")) and name not in names.values():
-            raise InputError(
-                f"{arrays.path(name)}: {name}: expected only arrays that the options describe, "
-                "found this one too"
-            )
+            raise _wrong(arrays, name, "only arrays that the options describe", "this one too")
     # Last, because the name of an array of a layer says more about other sizes.
     if arrays.shape(WARM_STATE[0]) is not None:
         names |= {name: _find(arrays, name, views[name]) for name in WARM_STATE}
@@ -220,15 +217,12 @@ def _find(arrays: Arrays, name: str, parts: list[Tensor]) -> str:
         name = name.replace(FIRST_CELL, "")
     expected, shape = (sum(map(len, parts)), *parts[0].shape[1:]), arrays.shape(name)
     if shape is None:
-        raise InputError(f"{arrays.path(name)}: {name}: expected an array, found none")
+        raise _wrong(arrays, name, "an array", "none")
     if shape != expected:
         hint = ""
         if name == "char_embed" and shape[:1] == (NUM_CHARACTERS,):
             hint = "; the file has no row for padding, which readers add in front"
-        raise InputError(
-            f"{arrays.path(name)}: {name}: expected the shape {expected}, as the options say, "
-            f"found {shape}{hint}"
-        )
+        raise _wrong(arrays, name, f"the shape {expected}, as the options say", f"{shape}{hint}")
     return name
 
 
@@ -245,18 +239,13 @@ def fill(parts: list[Tensor], arrays: Arrays, name: str, order: Tensor | None = 
         with np.errstate(over="ignore"):
             block = torch.from_numpy(stored.astype(np.float32, copy=False))
         if not block.isfinite().all():
-            raise InputError(
-                f"{arrays.path(name)}: {name}: expected finite float32 numbers, found NaN or "
-                "infinity"
-            )
+            raise _wrong(arrays, name, "finite float32 numbers", "NaN or infinity")
         numbers = block.to(dtype)
         # float16 rounds large numbers to others that are whole too.
         is_short = stored.dtype.itemsize < block.itemsize
         if not dtype.is_floating_point and (is_short or not torch.equal(numbers.float(), block)):
-            raise InputError(
-                f"{arrays.path(name)}: {name}: expected whole numbers of the type {dtype} in "
-                f"float32, found others in {stored.dtype}"
-            )
+            expected = f"whole numbers of the type {dtype} in float32"
+            raise _wrong(arrays, name, expected, f"others in {stored.dtype}")
         if order is not None:
             parts[0][order[start : start + len(block)]] = numbers
             start += len(block)
@@ -267,3 +256,7 @@ def fill(parts: list[Tensor], arrays: Arrays, name: str, order: Tensor | None = 
             parts[0], numbers = parts[0][n:], numbers[n:]
             if not len(parts[0]):
                 del parts[0]
+
+
+def _wrong(arrays: Arrays, name: str, expected: str, actual: str) -> InputError:
+    return InputError(f"{arrays.path(name)}: {name}: expected {expected}, found {actual}")
