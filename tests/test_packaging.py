@@ -12,6 +12,7 @@ from distutils.core import run_setup
 from pathlib import Path
 from zipfile import ZipFile
 
+import h5py
 import numpy as np
 import pytest
 from markdown_it import MarkdownIt
@@ -231,16 +232,23 @@ def test_the_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None
     (empty / "text").write_text("He threw the stick .\n")
     score = [python, "-m", "elmo_plugin", "score", "text", "--pretrained", "small"]
     assert run_alone(*score, folder=empty).stdout.splitlines()[4].startswith("0,3,stick,True,-")
+    vectors = [python, "-m", "elmo_plugin", "elmo", "text", "out", "--all", "--pretrained", "small"]
+    run_alone(*vectors, folder=empty)
+    with h5py.File(empty / "out") as file:
+        found = file["0"][()]
+    expected = Elmo.from_pretrained("small").embed("He threw the stick .", "all")
+    np.testing.assert_allclose(found, expected, atol=1e-5)
     for module in ("allennlp", "transformers", "spacy"):
         command = [python, "-c", f"import {module}"]
         assert subprocess.run(command, cwd=empty, capture_output=True).returncode != 0
-    command = [python, "-m", "elmo_plugin", "elmo", "--help"]
+    command = [python, "-m", "elmo_plugin", "train", "config.jsonnet", "-s", "run"]
     refused = subprocess.run(command, cwd=empty, capture_output=True, text=True)
-    assert refused.stderr == f"python -m elmo_plugin: elmo_plugin needs allennlp: {INSTALL}\n"
+    message = f"python -m elmo_plugin: elmo_plugin needs allennlp: {INSTALL}; without AllenNLP, "
+    assert refused.stderr.startswith(message)
     run_alone(python, "-m", "pip", "install", f"{wheel}[allennlp]", folder=empty)
     run_alone(python, "-m", "pip", "install", "--no-deps", *WITHOUT_PINS, folder=empty)
-    helped = run_alone(python, "-m", "elmo_plugin", "elmo", "--help", folder=empty)
-    assert helped.stdout.startswith("usage: python -m elmo_plugin elmo ")
+    helped = run_alone(python, "-m", "elmo_plugin", "train", "--help", folder=empty)
+    assert helped.stdout.startswith("usage: python -m elmo_plugin train ")
     run_alone(python, "-m", "elmo_plugin", "elmo-configs", "training_configs", folder=empty)
     config = "training_configs/two_cores/ner_elmo.jsonnet"
     run_alone(python, "-c", f"import _jsonnet; _jsonnet.evaluate_file('{config}')", folder=empty)
