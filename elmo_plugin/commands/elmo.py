@@ -17,8 +17,9 @@ from elmo_plugin.commands.arguments import (
 from elmo_plugin.elmo.dump import DumpSettings, dump
 from elmo_plugin.elmo.elmo import POOLS
 from elmo_plugin.elmo.raw_text import split_tokens
-from elmo_plugin.elmo.results import PART_SENTENCES, Line, read_lines
+from elmo_plugin.elmo.results import PART_SENTENCES, Line, sentence_lines
 from elmo_plugin.text.characters import count_cropped, warn_of_cropped
+from elmo_plugin.text.lines import read_lines
 
 DESCRIPTION = """
 Writes the ELMo vectors of a text, one sentence per line, to an HDF5 file, with the options and
@@ -101,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
     def lines(warns: bool) -> Iterator[Line]:
         n_tokens = n_cropped = 0
         most = elmo.bilm.max_characters_per_token
-        for line in read_lines(file, name, *args.shard):
+        for line in sentence_lines(read_lines(file, name), name, *args.shard):
             if args.raw:
                 line = line._replace(text=" ".join(split_tokens(line.text).tokens))
             n_tokens += len(tokens := line.tokens)

@@ -5,7 +5,7 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,12 @@ from elmo_plugin.commands.streams import check_standard_output, print_text
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.elmo.pairs import pair_accuracies
-from elmo_plugin.elmo.results import PART_SENTENCES, Line, read_lines, write_results
+from elmo_plugin.elmo.results import PART_SENTENCES, Line, sentence_lines, write_results
 from elmo_plugin.elmo.scores import column_names, score_columns
 from elmo_plugin.elmo.sentences import groups
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.text.lines import read_lines
 from elmo_plugin.text.text_files import find_files
 
 DESCRIPTION = """
@@ -95,16 +96,19 @@ def run(args: argparse.Namespace) -> None:
     check_shard(args)
     name, file = text_file("text", args.text)
     model = _load(args)
-    lines = read_lines(file, name, *args.shard)
+
+    def lines() -> Iterator[Line]:
+        return sentence_lines(read_lines(file, name), name, *args.shard)
+
     if args.output_file is None:
         header = _header(args)
-        for group in groups(lines, _at_once(model)):
+        for group in groups(lines(), _at_once(model)):
             print_text(header + _scored(model, group, args), end="")
             header = ""
         print_text(header, end="")  # of a text without sentences
     else:
-        total = count_lines(file, read_lines(file, name, *args.shard))
-        write_results(_Table(model, args), model, lines, args.output_file, total)
+        total = count_lines(file, lines())
+        write_results(_Table(model, args), model, lines(), args.output_file, total)
 
 
 def _load(args: argparse.Namespace) -> LanguageModel:

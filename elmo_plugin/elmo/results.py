@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import h5py
 import torch
@@ -32,7 +32,6 @@ from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.files.hdf5 import HDF5Bytes
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.ops.backend import KERNEL_STATUS
-from elmo_plugin.text import lines as text_lines
 
 logger = logging.getLogger(__name__)
 
@@ -48,14 +47,6 @@ class Line(NamedTuple):
     @property
     def tokens(self) -> list[str]:
         return self.text.split()
-
-
-def read_lines(file: Path | BinaryIO, name: str, first: int = 0, step: int = 1) -> Iterator[Line]:
-    """
-    Every `step`-th line of a file from line `first` on; raises errors as `sentence_lines` and
-    `text.lines.read_lines`.
-    """
-    return sentence_lines(text_lines.read_lines(file, name), name, first, step)
 
 
 def sentence_lines(
