@@ -4,7 +4,9 @@ import pytest
 from allennlp.common import Params
 from allennlp.data import Vocabulary
 
+from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
+from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import read_vocabulary_file, write_vocabulary_file
 from elmo_plugin.plugin.data.vocabulary import (
     BiLMVocabulary,
@@ -13,6 +15,7 @@ from elmo_plugin.plugin.data.vocabulary import (
     word_ids,
 )
 from elmo_plugin.text.corpus_cache import open_corpus
+from tests.conftest import BiLMFiles
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "é", "👍", "e\u0301"]
 
@@ -95,11 +98,14 @@ def test_a_wrong_vocabulary_file_is_named(tmp_path: Path, lines: list[str], mess
 
 
 @pytest.mark.parametrize("word", ["", " a", "a\n", "a\nb", "a\rb", "\ud800"])
-def test_a_word_that_a_file_cannot_hold_is_refused(tmp_path: Path, word: str) -> None:
+def test_a_word_that_a_file_cannot_hold_is_refused(
+    tmp_path: Path, bilm_files: BiLMFiles, word: str
+) -> None:
     """Reading the file would give another word, or none, so no file is written."""
-    with pytest.raises(InputError, match=r"vocab\.txt: expected words that"):
-        write_vocabulary_file([*WORDS, word], tmp_path / "vocab.txt")
-    assert list(tmp_path.iterdir()) == []
+    bilm = Elmo.from_files(*bilm_files).bilm
+    with pytest.raises(InputError, match=r"vocabulary\.txt: expected words that"):
+        write_model_files(tmp_path / "model", bilm, words=[*WORDS, word])
+    assert list((tmp_path / "model").iterdir()) == []
 
 
 def test_a_word_that_a_vocabulary_cannot_hold_is_refused() -> None:
