@@ -100,13 +100,12 @@ class CharCNNOptions:
             name = "char_cnn.max_characters_per_token with n_code_points"
             check_count(name, length, least=FEWEST_CODE_POINTS)
         filters = self.filters
-        if not isinstance(filters, list | tuple) or not filters:
+        is_list = isinstance(filters, list | tuple) and filters
+        if not is_list or not all(isinstance(x, list | tuple) and len(x) == 2 for x in filters):
             fail("char_cnn.filters", "a list of [width, number] pairs", filters)
-        for pair in filters:
-            if not isinstance(pair, list | tuple) or len(pair) != 2:
-                fail("char_cnn.filters", "a list of [width, number] pairs", filters)
-            check_count("char_cnn.filters: width", pair[0], most=length)
-            check_count("char_cnn.filters: number", pair[1])
+        for width, number in filters:
+            check_count("char_cnn.filters: width", width, most=length)
+            check_count("char_cnn.filters: number", number)
         object.__setattr__(self, "filters", tuple(map(tuple, filters)))
 
     @property

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.bilm import SentenceLayers
-from elmo_plugin.modules.token_encoder import filled, rounded_up
+from elmo_plugin.modules.token_encoder import filled
 from elmo_plugin.ops.backend import are_plain, quantizes
 from elmo_plugin.ops.char_conv import frozen_convolve
 from elmo_plugin.ops.linear import Linear, batched_matmul, pack_weights, product_dtype
@@ -355,7 +355,7 @@ class WordVectorCache(nn.Module):
         """The vectors of at least one word."""
         vectors = []
         for block in words.split(WORDS_AT_ONCE if self.same_bits else len(words)):
-            batch = filled(block, WORDS_AT_ONCE if self.same_bits else rounded_up(len(block)))
+            batch = filled(block, WORDS_AT_ONCE if self.same_bits else None)
             vectors.append(self.encoder(batch)[: len(block)])
         return torch.cat(vectors)
 

@@ -21,18 +21,11 @@ from elmo_plugin.elmo.frozen import (
 )
 from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
 from elmo_plugin.elmo.sentences import batches_by_length, lists_of_tokens, token_lists
-from elmo_plugin.formats.allennlp_elmo import CACHED_WORDS, CHARACTERS, take_allennlp_weights
+from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_weights
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from elmo_plugin.modules.initial_state import CarriesState
-from elmo_plugin.text.characters import (
-    BEGIN_TOKEN,
-    END_TOKEN,
-    count_cropped,
-    warn_of_boundaries,
-    warn_of_long_tokens,
-    words_to_characters,
-)
+from elmo_plugin.text.characters import sentence_characters
 
 
 class BiLMLayers(CarriesState):
@@ -77,9 +70,9 @@ class BiLMLayers(CarriesState):
         bilm.set_precision(precision)  # other `Elmo`s may use it: only after all checks
         self.bilm = bilm.eval().requires_grad_(requires_grad)
         self._frozen: FrozenBiLM | None = None
-        self.register_load_state_dict_pre_hook(_rename_allennlp_weights)  # before the next one
+        self.register_load_state_dict_pre_hook(take_allennlp_weights)  # before the next one
         self.register_load_state_dict_pre_hook(_before_loading)
-        self.register_load_state_dict_post_hook(_compute_warm_state)
+        self.register_load_state_dict_post_hook(compute_warm_state)
         use_one_thread_in_children()  # weights are loaded and read in several threads
 
     def __getstate__(self) -> dict[str, Any]:
@@ -170,17 +163,7 @@ class BiLMLayers(CarriesState):
 
     def _characters(self, sentences: list[list[str]]) -> Tensor:
         """The character ids of sentences whose tokens have been checked; see `characters`."""
-        n_characters = self.bilm.max_characters_per_token
-        lengths = list(map(len, sentences))
-        most = max(lengths, default=0)
-        tokens = torch.zeros(len(sentences), most, n_characters, dtype=torch.long, device="cpu")
-        if 2 * sum(count_cropped(sentence, n_characters) for sentence in sentences) > sum(lengths):
-            warn_of_long_tokens(n_characters)
-        for row, sentence in zip(tokens, sentences):
-            if BEGIN_TOKEN in sentence or END_TOKEN in sentence:
-                warn_of_boundaries()
-            ids = words_to_characters(sentence, n_characters)
-            row[: len(sentence)] = torch.from_numpy(ids)
+        tokens = sentence_characters(sentences, self.bilm.max_characters_per_token)
         return tokens.to(self.bilm.device)
 
     def read(
@@ -292,34 +275,6 @@ def _before_loading(layers: BiLMLayers, state_dict: dict[str, Any], prefix: str,
         for name, tensor in layers.bilm.state_dict().items()
     ):
         layers.has_weights = True
-
-
-def _rename_allennlp_weights(
-    layers: BiLMLayers, state_dict: dict[str, Any], prefix: str, *_: Any
-) -> None:
-    """
-    Pre-hook of `load_state_dict` that accepts the weights of AllenNLP's own `Elmo`. The mixes and
-    the embedder's projection have the same names in AllenNLP.
-    """
-    if prefix + CHARACTERS not in state_dict:
-        return
-    if prefix + CACHED_WORDS in state_dict and next(layers.bilm.parameters()).requires_grad:
-        raise InputError(
-            f"{prefix}{CACHED_WORDS}: expected word vectors that are computed from characters, "
-            "found those that AllenNLP trains apart from them with requires_grad and vocab_to_cache"
-        )
-    weights = take_allennlp_weights(state_dict, prefix, layers.bilm.options)
-    for name, x in layers.bilm.warm_state.state_dict().items():  # which AllenNLP does not have
-        state_dict[f"{prefix}bilm.warm_state.{name}"] = x
-    state_dict.update({f"{prefix}bilm.{name}": x for name, x in weights.items()})
-    layers.needs_warm_state = True
-
-
-def _compute_warm_state(layers: BiLMLayers, _: object) -> None:
-    """Post-hook of `load_state_dict`, for weights of AllenNLP's own `Elmo`."""
-    if layers.needs_warm_state:
-        layers.bilm.warm_up()
-    layers.needs_warm_state = False
 
 
 def without_boundaries(layers: list[Tensor], real: Tensor) -> tuple[list[Tensor], Tensor]:

@@ -186,7 +186,7 @@ class _Part:
                 record.attrs["facts"] = json.dumps(self._facts)
                 record.attrs["text"] = self._text
                 record.attrs["checksum"] = self._checksum
-                for name, numbers in model.carried.resume_state().items():
+                for name, numbers in model.resume_state().items():
                     record[name] = numbers.cpu().numpy()
             append_checksum(temporary)
 
@@ -238,7 +238,7 @@ def facts_of(model: BiLMLayers) -> dict[str, Any]:
     """What affects a model's numbers bit by bit."""
     # Other numbers of threads, and other processors, may round differently.
     is_gpu = model.device.type == "cuda"
-    state = model.carried.resume_state()  # from which a text is read under `carry`
+    state = model.resume_state()  # from which a text is read under `carry`
     return {
         "precision": model.bilm.precision,
         "model": model.fingerprint().hex(),

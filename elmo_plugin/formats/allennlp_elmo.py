@@ -11,11 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import MOST
+from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.formats.build import allocate, check_state, meta_modules
 from elmo_plugin.modules import BiLM, CharCNN
 from elmo_plugin.modules.char_cnn import Highway
-from elmo_plugin.options import BiLMOptions
 
 Views = dict[str, list[Tensor]]
 """Views of our parameters by name. An array is its views concatenated along the first dimension."""
@@ -24,20 +23,35 @@ CHARACTERS = "_elmo_lstm._token_embedder._char_embedding_weights"
 CACHED_WORDS = "_elmo_lstm._word_embedding.weight"
 
 
-def take_allennlp_weights(
-    state: dict[str, Tensor], prefix: str, options: BiLMOptions
-) -> dict[str, Tensor]:
+def take_allennlp_weights(elmo: Any, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
     """
-    Remove the biLM of AllenNLP's `Elmo` from `state`, and return its weights by the names of
-    `BiLM`, without a warm state, which AllenNLP does not have. Names that are not AllenNLP's stay.
-    Raises an `InputError` as `check_state`.
+    Pre-hook of `load_state_dict` of a module with a `bilm`, which accepts the weights of AllenNLP's
+    own `Elmo`: replaces the biLM in a state dictionary by one under our names. The mixes and the
+    embedder's projection have the same names in AllenNLP. Raises an `InputError` as `check_state`,
+    or if words have vectors that were trained apart from their characters.
     """
-    state.pop(prefix + CACHED_WORDS, None)  # computed from the characters
-    bilm, _ = meta_modules(options, None, MOST)
+    if prefix + CHARACTERS not in state:
+        return
+    if prefix + CACHED_WORDS in state and next(elmo.bilm.parameters()).requires_grad:
+        raise InputError(
+            f"{prefix}{CACHED_WORDS}: expected word vectors that are computed from characters, "
+            "found those that AllenNLP trains apart from them with requires_grad and vocab_to_cache"
+        )
+    state.pop(prefix + CACHED_WORDS, None)
+    bilm, _softmax = meta_modules(elmo.bilm.options, None, MOST)
     names = [name for name in _views(bilm) if prefix + name in state]
     weights = {name: state.pop(prefix + name).float() for name in names}
     fill_views(bilm, _views, weights, "the options of the biLM", prefix)
-    return {name: x for name, x in bilm.state_dict().items() if not name.startswith("warm_state.")}
+    bilm.warm_state = elmo.bilm.warm_state  # AllenNLP has none
+    state.update({f"{prefix}bilm.{name}": x for name, x in bilm.state_dict().items()})
+    elmo.needs_warm_state = True
+
+
+def compute_warm_state(elmo: Any, _: object) -> None:
+    """Post-hook of `load_state_dict`, for weights that `take_allennlp_weights` has taken."""
+    if elmo.needs_warm_state:
+        elmo.bilm.warm_up()
+    elmo.needs_warm_state = False
 
 
 def _views(bilm: BiLM) -> Views:

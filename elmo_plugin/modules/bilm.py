@@ -8,13 +8,7 @@ from torch import Tensor, nn
 from elmo_plugin.checks import InputError, check_choice
 from elmo_plugin.modules.initial_state import WarmState
 from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM
-from elmo_plugin.modules.token_encoder import (
-    WordTable,
-    filled,
-    rounded_up,
-    token_encoder,
-    unique_words,
-)
+from elmo_plugin.modules.token_encoder import WordTable, filled, token_encoder, unique_words
 from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.ops.linear import Linear, product_dtype
 from elmo_plugin.options import BiLMOptions
@@ -152,9 +146,7 @@ class BiLM(nn.Module):
         """
         if torch.is_grad_enabled() and any(x.requires_grad for x in self.parameters()):
             self.n_trained += 1
-        if (n_words := rounded_up(len(words))) > len(words):
-            words = filled(words, n_words)
-        vectors = self.token_encoder(words)  # (U or more, P)
+        vectors = self.token_encoder(filled(words))  # (U or more, P)
         tokens = torch.stack([forward_inputs.T, backward_inputs.T])  # (2, T, B)
         x = nn.functional.embedding(tokens, vectors)
         outputs, after = self.bilstm(x, state, batch_sizes)

@@ -33,10 +33,6 @@ class CarriedState:
     def map(self, function: Callable[[Tensor], Tensor]) -> None:
         self.state = self.state and LSTMState(*map(function, self.state))
 
-    def resume_state(self) -> dict[str, Tensor]:
-        """What an exact resume of a training needs in addition to the weights."""
-        return {} if self.state is None else self.state.stored()
-
 
 class CarriesState(nn.Module):
     """
@@ -57,8 +53,8 @@ class CarriesState(nn.Module):
         return self.bilm.device
 
     def resume_state(self) -> dict[str, Tensor]:
-        """See `CarriedState.resume_state`."""
-        return self.carried.resume_state()
+        """What an exact resume of a training needs in addition to the weights."""
+        return {} if self.carried.state is None else self.carried.state.stored()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
         super()._apply(fn, *args, **kwargs)

@@ -185,6 +185,9 @@ def rounded_up(n_words: int) -> int:
     return -(-n_words // step) * step
 
 
-def filled(words: Tensor, n_words: int) -> Tensor:
-    """A batch of `n_words`, in which `words`, at least one, are repeated."""
+def filled(words: Tensor, n_words: int | None = None) -> Tensor:
+    """A batch of `n_words`, by default `rounded_up`, in which `words` are repeated."""
+    n_words = n_words or rounded_up(len(words))
+    if n_words == len(words):
+        return words
     return words[torch.arange(n_words, device=words.device) % len(words)]

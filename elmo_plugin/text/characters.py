@@ -161,6 +161,23 @@ def bytes_to_characters(
     return rows
 
 
+def sentence_characters(sentences: Sequence[Sequence[str]], n_characters: int) -> Tensor:
+    """
+    The character ids of sentences, shape `(B, T, C)`, int64, zeros at padding. Warns, once in a
+    process, of tokens that are read as boundaries, and if most tokens are cropped.
+    """
+    lengths = list(map(len, sentences))
+    shape = len(sentences), max(lengths, default=0), n_characters
+    tokens = torch.zeros(shape, dtype=torch.long, device="cpu")
+    if 2 * sum(count_cropped(sentence, n_characters) for sentence in sentences) > sum(lengths):
+        warn_of_long_tokens(n_characters)
+    for row, sentence in zip(tokens, sentences):
+        if BEGIN_TOKEN in sentence or END_TOKEN in sentence:
+            warn_of_boundaries()
+        row[: len(sentence)] = torch.from_numpy(words_to_characters(sentence, n_characters))
+    return tokens
+
+
 def boundary_characters(
     n_characters: int, tokens: Sequence[str] = (BEGIN_TOKEN, END_TOKEN)
 ) -> Tensor:
