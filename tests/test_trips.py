@@ -1,7 +1,7 @@
 """
 How many files of the package a reader has to open to follow a piece of work from its call to its
-numbers: those whose functions it enters. The limits are the counts of today. A change that raises
-one should be worth another open file to every reader.
+numbers: those whose functions it enters. A change that raises a limit should be worth another open
+file to every reader.
 """
 
 import json
