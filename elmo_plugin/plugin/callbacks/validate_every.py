@@ -114,19 +114,6 @@ class ValidateEveryCallback(TrainerCallback):
             for key, value in tracker.best_epoch_metrics.items():
                 metrics[f"best_validation_{key}"] = value
 
-    def on_end(
-        self, trainer: Any, metrics: Any = None, *_: Any, is_primary: bool = True, **__: Any
-    ) -> None:
-        best = trainer._metric_tracker.best_epoch_metrics.get("batch")
-        n_batches = trainer._total_batches_completed
-        if metrics is not None and is_primary and best is not None and best < n_batches:
-            logger.warning(
-                "the validation was best after batch %d of %d: best.th and the archive have those "
-                "weights, and not the last",
-                best,
-                n_batches,
-            )
-
     def _is_time(self, point: Point) -> bool:
         if self._num_batches is not None:
             return point.batches % self._num_batches == 0
