@@ -6,8 +6,8 @@ import torch
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands.streams import print_text
+from elmo_plugin.formats.allennlp_elmo import who_reads
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
-from elmo_plugin.formats.export_readers import who_reads
 from elmo_plugin.formats.find import NAMES_OF_A_BILM, find_bilm
 
 DESCRIPTION = """

@@ -171,9 +171,8 @@ class _Part:
     ) -> None:
         self._path = folder / f"{first:010d}.part"
         self._record = self._path.with_suffix(RECORD)
-        self._facts = facts
-        self._place = f"sentences {first + 1} to {first + len(sentences)}"
-        self._text = digest(repr(sentences).encode())
+        place = f"text of sentences {first + 1} to {first + len(sentences)}"
+        self._facts = facts | {place: digest(repr(sentences).encode())}
         self._checksum = ""
         self._is_checked = False
 
@@ -184,7 +183,6 @@ class _Part:
         with atomic_write(self._record) as temporary:
             with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as record:
                 record.attrs["facts"] = json.dumps(self._facts)
-                record.attrs["text"] = self._text
                 record.attrs["checksum"] = self._checksum
                 for name, numbers in model.resume_state().items():
                     record[name] = numbers.cpu().numpy()
@@ -193,13 +191,13 @@ class _Part:
     def is_there(self, model: BiLMLayers) -> bool:
         """
         Whether the part is there and undamaged. Under `carry`, sets the state after it. Raises an
-        `InputError` if it has other facts or another text.
+        `InputError` if it has other facts.
         """
         if not self._record.exists():
             return False
         if ends_in_checksum(self._record):
             with h5py.File(self._record, "r") as record:
-                self._check_source(json.loads(record.attrs["facts"]), record.attrs["text"])
+                self._check_facts(json.loads(record.attrs["facts"]))
                 self._checksum = record.attrs["checksum"]
                 state = {name: torch.from_numpy(x[()]) for name, x in record.items()}
             self._is_checked = self._path.exists() and self._checksum == file_checksum(self._path)
@@ -211,18 +209,13 @@ class _Part:
             model.carried.state = LSTMState.from_stored(state, model.device)
         return self._is_checked
 
-    def _check_source(self, facts: dict[str, Any], text: str) -> None:
+    def _check_facts(self, stored: dict[str, Any]) -> None:
         for name, value in self._facts.items():
-            if (before := facts.get(name)) != value:
+            if (before := stored.get(name)) != value:
                 raise InputError(
                     f"{self._path.parent}: expected the {name} of the interrupted run, {before}, "
                     f"found {value}; use the same, or remove the folder to start from scratch"
                 )
-        if text != self._text:
-            raise InputError(
-                f"{self._path.parent}: expected an interrupted run of the same text, found one of "
-                f"another text in {self._place}; remove it to start from scratch"
-            )
 
     def checked_path(self) -> Path:
         """The file of the results, which is read once to check it. Raises an `OSError`."""

@@ -2,7 +2,7 @@
 The parameters of AllenNLP's own `Elmo`, by its names, which appear only here. It is the same model
 as ours: the highway layers have both parts in one matrix, with the opposite gate, and the LSTM has
 the gates in another order, with the 1 of the forget gate added to its bias. ELMoForManyLangs has
-this layout too, under names that begin otherwise.
+this layout too, under names that begin otherwise. At the end is what AllenNLP's own code can read.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,6 +15,8 @@ from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.formats.build import allocate, check_state, meta_modules
 from elmo_plugin.modules import BiLM, CharCNN
 from elmo_plugin.modules.char_cnn import Highway
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
 
 Views = dict[str, list[Tensor]]
 """Views of our parameters by name. An array is its views concatenated along the first dimension."""
@@ -129,3 +131,32 @@ def fill_views(
         if isinstance(module, Highway):  # their gate is the share of the input
             module.carry.weight.neg_()
             module.carry.bias.neg_()
+
+
+def who_reads(options: BiLMOptions) -> str:
+    """
+    One sentence on whether AllenNLP's own ELMo, which most programs copied, can read the files.
+    """
+    reasons = refused_by_allennlp(options)
+    if not reasons:
+        return "AllenNLP's own ELMo reads them, as elmo_plugin does"
+    return f"elmo_plugin reads them; AllenNLP's own ELMo does not: it needs {', '.join(reasons)}"
+
+
+def refused_by_allennlp(options: BiLMOptions) -> list[str]:
+    """
+    The properties that AllenNLP's own ELMo needs and this biLM lacks; empty if AllenNLP can read
+    it.
+    """
+    reasons = []
+    if not options.lstm.use_skip_connections:
+        reasons.append("lstm.use_skip_connections")
+    if options.lstm.projection_dim == options.lstm.dim:
+        reasons.append("an lstm.projection_dim other than lstm.dim")
+    if options.char_cnn is None or options.reads_code_points:
+        return [*reasons, "a char_cnn over bytes"]
+    if options.lstm.projection_dim == options.char_cnn.n_filters:
+        reasons.append("an lstm.projection_dim other than the number of filters")
+    if options.char_cnn.max_characters_per_token != DEFAULT_MAX_CHARACTERS:
+        reasons.append(f"a char_cnn.max_characters_per_token of {DEFAULT_MAX_CHARACTERS}")
+    return reasons

@@ -267,7 +267,7 @@ def test_an_interrupted_dump_of_something_else(text, tmp_path, options, monkeypa
     with threads(n_threads + 1), pytest.raises(InputError, match=f"OMP_NUM_.*, {n_threads}, found"):
         run(text, out, "--all", *options)
     text.write_text(text.read_text("utf-8").replace("and/or", "or"), "utf-8")
-    with pytest.raises(InputError, match="of another text in sentences 3 to 4"):
+    with pytest.raises(InputError, match="expected the text of sentences 3 to 4 of the int"):
         run(text, out, "--all", *options)
 
 

@@ -103,7 +103,7 @@ def test_killed_and_resumed(
         with pytest.raises(InputError, match=f"expected the {name} of the interrupted run"):
             uses(*arguments[:3], *model, *option)
     (folder / "other").write_text("a dog\n")
-    with pytest.raises(InputError, match="another text in sentences 1 to 1; remove it to start"):
+    with pytest.raises(InputError, match="expected the text of sentences 1 to 1 of the int"):
         uses(folder / "other", *arguments[1:])
     with pytest.raises(InputError, match="expected the words of the interrupted run"):
         (folder / "other").write_text("dog\n")
