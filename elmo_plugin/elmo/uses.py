@@ -134,23 +134,6 @@ def sample(uses: Iterable[Use], most: int, seed: int) -> list[Use]:
     return [use for _, use in sorted(chain.from_iterable(kept.values()))]
 
 
-def uses_with_vectors(
-    elmo: Any,
-    corpus: Any,
-    forms: dict[str, str],
-    layer: str | int,
-    most: int | None,
-    seed: int,
-    raw: bool = False,
-) -> Iterator[tuple[Use, np.ndarray]]:
-    """
-    The uses in the order of the text, each with its vector. `forms`: those of `word_forms`. See
-    `Elmo.uses`. Raises an `InputError` if the text of a use cannot be stored.
-    """
-    _check_options(elmo, layer, most, seed, raw)
-    return _embedded(elmo, _sentences_with_uses(corpus, forms, most, seed, raw), layer)
-
-
 def _check_options(elmo: Any, layer: str | int, most: int | None, seed: int, raw: bool) -> None:
     if elmo.initial_state == "carry":
         fail("initial_state", "zero or warm, because sentences are left out", elmo.initial_state)
@@ -162,7 +145,7 @@ def _check_options(elmo: Any, layer: str | int, most: int | None, seed: int, raw
         check_count("most", most)
 
 
-def _sentences_with_uses(
+def sentences_with_uses(
     corpus: Any,
     forms: dict[str, str],
     most: int | None,
@@ -178,9 +161,10 @@ def _sentences_with_uses(
     return (list(group) for _, group in groupby(checked, key=lambda use: use[2:4]))
 
 
-def _embedded(
+def embedded(
     elmo: Any, sentences: Iterable[list[Use]], layer: str | int
 ) -> Iterator[tuple[Use, np.ndarray]]:
+    """The uses of sentences, each with its vector."""
     # The second iterator is ahead by the sentences that the stream embeds at a time.
     sentences, ahead = tee(sentences)
     vectors = elmo.stream((uses[0].text.split(" ") for uses in ahead), layer)
@@ -192,9 +176,11 @@ def _embedded(
 def uses_frame(
     elmo: Any, corpus: Any, words: Any, layer: str | int, most: int | None, seed: int, raw: bool
 ) -> Any:
-    """The `uses_with_vectors` as a pandas DataFrame."""
+    """The uses in the order of the text as a pandas DataFrame; see `Elmo.uses`."""
     needed("pandas")
-    uses = uses_with_vectors(elmo, corpus, word_forms(words), layer, most, seed, raw)
+    _check_options(elmo, layer, most, seed, raw)
+    sentences = sentences_with_uses(corpus, word_forms(words), most, seed, raw)
+    uses = embedded(elmo, sentences, layer)
     # Without a sample, the text's own bar shows the progress.
     rows = list(tqdm(uses, unit=" uses", desc="vectors", disable=most is None))
     return _frame([use for use, _ in rows], [x for _, x in rows], vectors_from(elmo, layer))
@@ -232,7 +218,7 @@ def write_uses(
     """
     _check_options(elmo, layer, most, seed, raw)
     forms = word_forms(words)
-    sentences = _sentences_with_uses(corpus, forms, most, seed, raw, "HDF5")
+    sentences = sentences_with_uses(corpus, forms, most, seed, raw, "HDF5")
     is_path = isinstance(corpus, str | os.PathLike)
     results = _Columns(elmo, layer, forms, os.fspath(corpus) if is_path else "corpus")
     results.facts |= {"most": most, "seed": seed, "raw": raw}
@@ -256,7 +242,7 @@ class _Columns:
         with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
             self._create(file)
             for group in groups(sentences, AT_ONCE):
-                uses, vectors = zip(*_embedded(self._elmo, group, self._layer))
+                uses, vectors = zip(*embedded(self._elmo, group, self._layer))
                 _append(file, (*zip(*uses), np.stack(vectors)))
                 disk.check()
                 done(len(group))

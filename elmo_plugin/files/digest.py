@@ -22,9 +22,9 @@ DIGEST = "digest"
 CHECKSUM_SIZE = 4
 
 
-def new_digest(data: Any = b"", size: int = 20) -> blake2b:
-    """A digest of `size` bytes that can be updated; `data` is the first piece."""
-    return blake2b(data, digest_size=size)
+def new_digest(data: Any = b"") -> blake2b:
+    """A digest that can be updated; `data` is the first piece."""
+    return blake2b(data, digest_size=20)
 
 
 def digest(data: Any) -> str:

@@ -354,7 +354,7 @@ from random import Random
 import torch
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.uses import uses_with_vectors
+from elmo_plugin.elmo.uses import embedded, sentences_with_uses
 
 
 def sentences():
@@ -371,7 +371,8 @@ def taken():
 torch.set_num_threads(1)
 elmo = Elmo.from_pretrained("tiny", requires_grad=sys.argv[1] == "trained")
 if sys.argv[1] == "uses":
-    found = uses_with_vectors(elmo, sentences(), {"dog": "dog"}, "top", None, 0)
+    with_uses = sentences_with_uses(sentences(), {"dog": "dog"}, None, 0, False)
+    found = embedded(elmo, with_uses, "top")
 else:
     found = elmo.stream(sentences())
 for _ in range(3):
