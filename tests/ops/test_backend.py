@@ -180,16 +180,22 @@ def results(lstm: ProjectedLSTM, inputs: torch.Tensor) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    "missing", ["_linear_pointwise", "_reorder_linear_weight", "_is_bf16_supported"]
+    "missing, instead",
+    [
+        ("_linear_pointwise", None),
+        ("_reorder_linear_weight", None),
+        ("_is_bf16_supported", None),
+        ("_keeps_graph", lambda: True),
+    ],
 )
-def test_a_pytorch_without_the_operator_gives_the_same(missing, monkeypatch):
+def test_a_pytorch_without_the_operator_gives_the_same(missing, instead, monkeypatch):
     """The expected results are those with all operators, which a build of PyTorch without oneDNN
     lacks."""
     torch.manual_seed(0)
     lstm = ProjectedLSTM(input_dim=5, dim=6, projection_dim=4, cell_clip=3.0, proj_clip=3.0)
     inputs = torch.randn(2, 7, 3, 5)
     expected = results(lstm, inputs)
-    monkeypatch.setattr(backend, missing, None)
+    monkeypatch.setattr(backend, missing, instead)
     monkeypatch.setattr(backend, "ONEDNN_DTYPES", backend._onednn_dtypes())
     for found, reference in zip(results(lstm, inputs), expected):
         assert_close(found, reference, atol=1e-5, what=f"without {missing}")
