@@ -116,9 +116,9 @@ class BiLMLayers(CarriesState):
         steps fewer.
 
         Raises a `RuntimeError` if the biLM has no weights, and in a replica of
-        `torch.nn.DataParallel`, which has no parameters of its own and would share the caches; a
-        `InputError` as `BiLM.sentence_lengths`; and an `InputError` in
-        `torch.jit.trace`, and as `exported_layers` in `torch.export`.
+        `torch.nn.DataParallel`, which has no parameters of its own and would share the caches; and
+        an `InputError` as `BiLM.sentence_lengths`, in `torch.jit.trace`, and as `exported_layers`
+        in `torch.export`.
         """
         bilm = self.bilm
         if getattr(self, "_is_replica", False):
