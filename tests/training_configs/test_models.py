@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.plugin.seq2seq_encoders.elmo_output import ElmoOutputEncoder
-from elmo_plugin.plugin.task_models.bcn import BcnElmo
+from elmo_plugin.plugin.elmo_output import BcnElmo, ElmoOutputEncoder
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from tests.conftest import allennlp, write_bilm_archive
 from tests.training_configs.task_models import LIBRARY, build, evaluated, with_elmo

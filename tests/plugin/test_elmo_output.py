@@ -2,9 +2,11 @@ import pytest
 import torch
 from allennlp.common import Params
 from allennlp.modules.seq2seq_encoders import PassThroughEncoder, Seq2SeqEncoder
+from torch import nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.seq2seq_encoders.elmo_output import ElmoOutputEncoder
+from elmo_plugin.plugin import elmo_output
+from elmo_plugin.plugin.elmo_output import ElmoOutputEncoder, PassElmo
 
 MASK = torch.tensor([[True, True, True], [True, False, False]])
 
@@ -65,3 +67,31 @@ def test_sizes_that_do_not_fit():
     encoder = ElmoOutputEncoder(PassThroughEncoder(5), elmo_dim=4, start=5)
     with pytest.raises(InputError, match=r"expected 9 columns.*found 5"):
         encoder(torch.zeros(2, 3, 5), MASK)
+
+
+class Negate(nn.Module):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return -inputs[..., :2]
+
+
+def test_columns_that_pass_a_layer():
+    """By hand: the module reads columns 0, 3 and 6; the others follow its output in the order in
+    which they were named."""
+    layer = PassElmo(Negate(), [[4, 6], [1, 3]])
+    assert layer(torch.arange(7.0)).tolist() == [-0.0, -3.0, 4.0, 5.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "columns", [[], None, [[4]], [[4, 6], [5, 7]], [[4, 8]], [["4", "6"]], [[4.7, 6]], [[6, 4]]]
+)
+def test_columns_that_are_refused(columns):
+    """Of seven columns, pairs of whole numbers that do not overlap are right."""
+    elmo_output._check_columns([[4, 6], [1, 3]], 7)
+    with pytest.raises(InputError, match="elmo_columns: expected pairs of a first column"):
+        elmo_output._check_columns(columns, 7)
+
+
+def test_columns_after_a_layer():
+    """By hand: two columns of the module, and then the four of ELMo, which pass a second layer."""
+    layer = nn.Sequential(PassElmo(Negate(), [[4, 6], [1, 3]]), PassElmo(Negate(), [[2, 6]]))
+    assert layer(torch.arange(7.0)).tolist() == [0.0, 3.0, 4.0, 5.0, 1.0, 2.0]

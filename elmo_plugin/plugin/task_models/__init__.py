@@ -1,1 +1,0 @@
-"""Models of allennlp-models with ELMo at the output of their encoder."""
