@@ -39,7 +39,8 @@ test: install
 
 # Import, training, `elmo`, predict, archives, and vectors without AllenNLP.
 SHORT := test_install.py test_torchvision.py test_line.py commands/test_elmo.py \
-	commands/test_import_export.py plugin/predictors plugin/training/test_trainer.py
+	commands/test_import_export.py plugin/test_predictors.py plugin/test_all_lines.py \
+	plugin/training/test_trainer.py
 test-short: install
 	$(RUN)/python -m pytest -n auto $(SHORT:%=tests/%)
 

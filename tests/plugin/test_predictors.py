@@ -16,7 +16,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
-from elmo_plugin.plugin.predictors.sentences import BiLMPredictor
+from elmo_plugin.plugin.predictors import BiLMPredictor
 from tests.conftest import BLOCKS, WORDS
 
 TOKENS = ["he", "threw", "unheard-of", "dog", "."]

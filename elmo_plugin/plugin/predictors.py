@@ -1,22 +1,35 @@
+"""
+The predictors `bilm` and `elmo`, and a patch of AllenNLP's command `predict` for them.
+
+The command skips blank lines, so that the line numbers of its output are not those of its input,
+and ends a line also at a carriage return. Here a predictor with the method `check_text`, as these
+two have, gets each line; only a line feed ends one, and errors name the line.
+"""
+
 import json
+import sys
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from allennlp.commands.predict import _PredictManager
 from allennlp.common import JsonDict
 from allennlp.data import Instance
 from allennlp.models import Model
 from allennlp.predictors import Predictor
 
-from elmo_plugin.checks import InputError, shown
+from elmo_plugin.checks import InputError, named, shown
 from elmo_plugin.commands.streams import output_encoding
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel, Substitute
 from elmo_plugin.elmo.scores import SentenceScores
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.bilm_model import BiLMModel, exp
 from elmo_plugin.text.corpus import is_corpus
-from elmo_plugin.text.lines import read_lines
+from elmo_plugin.text.lines import decode, read_lines
 from elmo_plugin.text.text_files import find_files
 
 EMPTY = "expected a sentence, found an empty line"
@@ -166,3 +179,36 @@ class ElmoPredictor(BiLMPredictor):
         return Elmo(
             deepcopy(model.bilm), initial_state=model.initial_state, precision=model.precision
         ).eval()
+
+
+_get_json_data = _PredictManager._get_json_data
+_get_instance_data = _PredictManager._get_instance_data
+
+
+def _json_data_of_all_lines(self: _PredictManager) -> Iterator[JsonDict]:
+    if not hasattr(self._predictor, "check_text"):
+        yield from _get_json_data(self)
+        return
+    name = "stdin" if self._input_file == "-" else self._input_file
+    for number, line in enumerate(_lines(self._input_file, name), start=1):
+        with named(f"{name}, line {number}"):
+            json_dict = self._predictor.load_line(line)
+        yield json_dict
+
+
+def _lines(input_file: str, name: str) -> Iterable[str]:
+    """The lines of a file, or of standard input as they come."""
+    if input_file == "-":
+        return (decode(line, name, number) for number, line in enumerate(sys.stdin.buffer))
+    file = Path(local_path(input_file, "a file"))
+    return read_lines(file, name, is_text=False)
+
+
+def _instance_data_of_all_lines(self: _PredictManager) -> Iterator[Instance]:
+    if hasattr(self._predictor, "check_text") and self._input_file != "-":  # AllenNLP refuses it
+        self._predictor.check_text(self._input_file)
+    return _get_instance_data(self)
+
+
+_PredictManager._get_json_data = _json_data_of_all_lines  # type: ignore[method-assign]
+_PredictManager._get_instance_data = _instance_data_of_all_lines  # type: ignore[method-assign]

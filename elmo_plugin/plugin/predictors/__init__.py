@@ -1,1 +1,0 @@
-"""The predictors `bilm` and `elmo`."""
