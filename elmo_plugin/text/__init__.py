@@ -1,1 +1,1 @@
-"""From text to windows: lines, characters, encoded corpora and their cache, and prefetching."""
+"""From text to windows: lines, characters, and encoded corpora and their cache."""

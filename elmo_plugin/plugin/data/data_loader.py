@@ -1,7 +1,9 @@
 """Loads windows of running text from an encoded corpus, for models that carry LSTM states."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Any, Optional
 
@@ -18,7 +20,6 @@ from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_wo
 from elmo_plugin.text.characters import UNKNOWN, warn_of_cropped
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
-from elmo_plugin.text.prefetch import Prefetcher, Tensors
 from elmo_plugin.text.windows import Epoch
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,11 @@ NAME = 'data_loader of type "bilm"'
 SHUFFLES = ("sentences", None)
 MANY_UNKNOWN = 0.3
 """A larger share of unknown tokens causes a warning."""
+
+AHEAD = 8
+"""Number of windows that are made ahead."""
+
+Tensors = dict[str, torch.Tensor]
 
 
 class LazyWindow:
@@ -49,6 +55,33 @@ class LazyWindow:
         """The window's tensors on `device`."""
         # Copied here, and not in the thread, so that the copies are queued on the model's stream.
         return {key: x.to(device, non_blocking=True) for key, x in self._tensors.items()}
+
+
+class Prefetcher:
+    """
+    Returns windows by number. `windows` yields those from a given number on. The thread starts at
+    the first requested window. Later requests should be in order, because any other request
+    restarts it at that window.
+    """
+
+    def __init__(self, windows: Callable[[int], Iterator[Tensors]]) -> None:
+        self._windows = windows
+        # Its thread does not refer to this object, so both end together.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="bilm-windows")
+        self._ahead: deque[Future[Tensors]] = deque()
+        self._next: int | None = None
+
+    def get(self, number: int) -> Tensors:
+        """Return a window, or raise the error that occurred while making it."""
+        if number != self._next:
+            self._source = self._windows(number)
+            self._ahead.clear()
+        self._next = None  # after an error, the next request starts again
+        while len(self._ahead) <= AHEAD:
+            self._ahead.append(self._thread.submit(next, self._source))
+        window = self._ahead.popleft().result()
+        self._next = number + 1
+        return window
 
 
 @DataLoader.register("bilm")
