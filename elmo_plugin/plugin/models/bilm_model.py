@@ -11,6 +11,8 @@ from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.nn import RegularizerApplicator
 from allennlp.nn.parallel import DdpAccelerator
+from allennlp.nn.util import dist_reduce_sum
+from allennlp.training.metrics import Metric
 from torch import Tensor
 
 from elmo_plugin.checks import InputError, fail
@@ -23,8 +25,7 @@ from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.data_loader import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
-from elmo_plugin.plugin.training.metrics import TokenAverage
-from elmo_plugin.plugin.training.row_exchange import check_optimizer
+from elmo_plugin.plugin.training.optimizer import check_optimizer
 
 
 @Model.register("bilm")
@@ -277,6 +278,33 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         for key in ("forward_log_probabilities", "backward_log_probabilities"):
             readable[key] = [row[real].tolist() for row, real in zip(output_dict[key], mask)]
         return readable
+
+
+class TokenAverage(Metric):
+    """
+    The mean over all tokens of a data set and all processes of a distributed run. Each token has
+    the same weight, regardless of batch sizes.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def __call__(self, total: Tensor, count: int) -> None:  # type: ignore[override]
+        """Add a batch. `total`: the sum over `count` tokens, a scalar."""
+        # Both are exchanged together in float64, which represents token counts exactly.
+        pair = torch.tensor([float(total), count], dtype=torch.float64)
+        total_of_all, count_of_all = dist_reduce_sum(pair).tolist()
+        self.total += total_of_all
+        self.count += int(count_of_all)
+
+    def get_metric(self, reset: bool = False) -> float:
+        mean = self.total / self.count if self.count else math.nan
+        if reset:
+            self.reset()
+        return mean
+
+    def reset(self) -> None:
+        self.total, self.count = 0.0, 0
 
 
 @contextmanager
