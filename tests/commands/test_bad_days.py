@@ -31,7 +31,7 @@ from allennlp.models import Model
 from tqdm import tqdm
 
 from elmo_plugin.commands import score
-from elmo_plugin.elmo import dump
+from elmo_plugin.elmo import dump, uses
 from tests.conftest import ROOT, Fuzz
 from tests.ordinary_user import NOBODY
 
@@ -86,6 +86,7 @@ COMMANDS = {
     "bilm-encode": Command("bilm-encode IN/text OUT", _sums),
     "elmo": Command("elmo IN/lines.txt OUT --all --archive IN/model.tar.gz", _sums),
     "score": Command("score IN/lines.txt --output-file OUT --archive IN/model.tar.gz", _sums),
+    "uses": Command("uses IN/lines.txt IN/words.txt OUT --archive IN/model.tar.gz", _sums),
     "bilm-export": Command("bilm-export IN/model.tar.gz OUT --softmax", _sums, ""),
     "bilm-import": Command(
         "bilm-import IN/model/options.json IN/model/weights.hdf5 IN/model/vocabulary.txt OUT",
@@ -167,13 +168,14 @@ def inputs(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Itera
     text = (folder / "text" / "train.txt").read_text("utf-8").splitlines()
     lines = [line + "\n" for line in text if line]
     (folder / "lines.txt").write_text("".join(lines), "utf-8")
+    (folder / "words.txt").write_text("the\nof\na\n")
     (folder / "short.txt").write_text("".join(lines[:30]), "utf-8")
     (folder / "heldout.txt").write_text("".join(lines[-9:]), "utf-8")
     (folder / "bilm.json").write_text(json.dumps(_training(folder)))
     (folder / "cache").mkdir()
     assert Bench("bilm-export", folder, folder).run(folder / "model") == 0
     with pytest.MonkeyPatch.context() as patch:
-        for module in (dump, score):
+        for module in (dump, score, uses):
             patch.setattr(module, "PART_SENTENCES", 16)
         yield folder
 

@@ -65,9 +65,7 @@ def test_a_command_that_writes_files(
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("predict ARCHIVE text >&-", "stdout: expected it to be open"),
         ("elmo-mix ARCHIVE >&-", "stdout: expected it to be open"),
-        ("predict ARCHIVE - --output-file out <&-", "input_file: -: expected a text on stdin"),
         ("elmo - out --top --archive-file ARCHIVE <&-", "input_file: -: expected a text on stdin"),
     ],
 )
@@ -83,7 +81,7 @@ def test_a_stream_that_is_needed(command: str, message: str, text: Path, bilm_ar
 @pytest.mark.parametrize(
     "command",
     [
-        "predict ARCHIVE text",
+        "score text --archive-file ARCHIVE",
         "uses text <(echo dog) out --archive-file ARCHIVE",
         "bilm-encode text out",
     ],
