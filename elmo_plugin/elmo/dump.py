@@ -27,11 +27,11 @@ ORDINARY_LENGTH = 32
 class DumpSettings:
     """
     What a dump contains. `layer`: `"all"`, `"top"`, `"average"` or a number. `pool`: see
-    `Elmo.embed`.
-    `batch_size`: sentences per batch; without `carry` these are sentences of `ORDINARY_LENGTH`
-    tokens, so that memory is bounded. `dtype`: `"float32"` or `"float16"`. `use_sentence_keys`:
-    name datasets by sentences instead of line numbers; of equal sentences, the last one is written.
-    `forget_sentences`: omit `sentence_to_index`; memory then does not grow with the text.
+    `Elmo.embed`. `batch_size`: sentences per batch; without `carry` these are sentences of
+    `ORDINARY_LENGTH` tokens, so that memory is bounded. `dtype`: `"float32"` or `"float16"`.
+    `use_sentence_keys`: name datasets by sentences instead of line numbers; of equal sentences, the
+    last one is written. `forget_sentences`: omit `sentence_to_index`; memory then does not grow
+    with the text.
     """
 
     layer: str | int

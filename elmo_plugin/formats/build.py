@@ -53,9 +53,9 @@ def meta_modules(
     """
     A biLM and, if there are words, a softmax on PyTorch's device "meta". They have shapes but take
     no memory, so that a file's arrays can be checked against them before `allocate`. A softmax that
-    shares the weights of a table of words has none before `tie`. Raises an
-    `InputError` if `options` have more layers than `most_layers`, the most that the file can hold,
-    or sizes beyond PyTorch's limits.
+    shares the weights of a table of words has none before `tie`. Raises an `InputError` if
+    `options` have more layers than `most_layers`, the most that the file can hold, or sizes beyond
+    PyTorch's limits.
     """
     n_layers = options.lstm.n_layers + 1
     if options.char_cnn is not None:

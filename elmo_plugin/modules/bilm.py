@@ -156,7 +156,7 @@ class BiLM(nn.Module):
         """
         Number of tokens of each sentence without boundaries, shape `(B,)`. `tokens`: character ids
         of shape `(B, T, C)`; a token of zeros is padding. Raises an `InputError` if a character id
-        does not exist or the type cannot hold all of them, if padding comes before a real token,
+        does not exist or the type cannot hold all of them, or if padding comes before a real token,
         because the tokens after it would get other tokens' vectors.
         """
         if tokens.dtype not in ID_TYPES:

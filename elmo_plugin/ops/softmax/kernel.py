@@ -16,8 +16,8 @@ def losses(
     d_weight: Tensor | None,
 ) -> tuple[Tensor, ...]:
     """
-    `torch_ops.losses` by the kernel: arguments and results are the same. `hidden` is in
-    fp32, and neither it nor `weight` is empty.
+    `torch_ops.losses` by the kernel: arguments and results are the same. `hidden` is in fp32, and
+    neither it nor `weight` is empty.
     """
     dim = hidden.size(1)
     padding = -dim % PADDED_TO
