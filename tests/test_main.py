@@ -214,7 +214,7 @@ SLIPS = {
     "evaluate ARCHIVE TEXT,TEXT --output-file OUT -o LOADER": "The number of `metrics_output_file`",
     'evaluate ARCHIVE TEXT -o {"a.b":1}': "overrides dict contains unused keys: .'a.b'.",
     'train CONFIG -s OUT -o {"trainer.patience":"x"}': "Expected patience to be a int",
-    'train CONFIG -s OUT -o {"validation_data_path":3}': "validation_data_path: expected a path",
+    'train CONFIG -s OUT -o {"validation_data_path":3}': "validation_data_path: .*expected a path",
     "train CONFIG -s OUT --include-package nosuch": "--include-package: expected a package",
     "build-vocab CONFIG OUT": "'output_path' should end with '.tar.gz'",
 }
