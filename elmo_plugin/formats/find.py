@@ -17,7 +17,7 @@ from elmo_plugin.formats.bilm_tf.texts import read_options
 from elmo_plugin.formats.bilm_tf.weight_reader import read_weights
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.elmoformanylangs import ELMOFORMANYLANGS
-from elmo_plugin.formats.tf_checkpoint.checkpoint import CHECKPOINT, index_of
+from elmo_plugin.formats.tf_checkpoint import CHECKPOINT, index_of
 from elmo_plugin.formats.unpack import unpacked
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.pretrained import pretrained_files, pretrained_names

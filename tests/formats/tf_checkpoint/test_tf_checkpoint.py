@@ -21,7 +21,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
 from elmo_plugin.formats.find import find_bilm
-from elmo_plugin.formats.tf_checkpoint.checkpoint import CheckpointArrays
+from elmo_plugin.formats.tf_checkpoint import CheckpointArrays
 from elmo_plugin.formats.tf_checkpoint.index_file import crc32c
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
@@ -156,7 +156,7 @@ def test_arrays_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     folder = make(tmp_path / "checkpoint")
     expected = expected_state(folder)
     for size in (1, 100, 300):
-        for module in ("files.hdf5", "formats.tf_checkpoint.checkpoint"):
+        for module in ("files.hdf5", "formats.tf_checkpoint"):
             monkeypatch.setattr(f"elmo_plugin.{module}.BLOCK_BYTES", size)
         check_same(state(folder), expected)
         check_same(expected_state(folder), expected)
