@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from elmo_plugin.ops.backend import check, no_double_backward, no_forward_mode, takes
-from elmo_plugin.ops.softmax import kernel, torch_ops
+from elmo_plugin.ops.backend import PADDED_TO, check, no_double_backward, no_forward_mode, takes
+from elmo_plugin.ops.softmax import torch_ops
 from elmo_plugin.ops.softmax.reference import reference_sampled_softmax_loss
 
 __all__ = [
@@ -147,8 +148,8 @@ def _losses(
     no_forward_mode(hidden, weight, bias)
     true_weight = true_weight.to(hidden.dtype)
     true_logits = (hidden * true_weight).sum(dim=1) + true_bias
-    operators: Any = kernel if _is_for_kernel(hidden, weight) else torch_ops
-    results = operators.losses(hidden, hits, weight, bias, true_logits, d_weight)
+    losses = _kernel_losses if _is_for_kernel(hidden, weight) else torch_ops.losses
+    results = losses(hidden, hits, weight, bias, true_logits, d_weight)
     if d_weight is not None:
         _, d_true, d_hidden, _ = results
         d_hidden.addcmul_(true_weight, d_true[:, None])
@@ -157,6 +158,32 @@ def _losses(
 
 def _is_for_kernel(hidden: Tensor, weight: Tensor) -> bool:
     return takes(weight) and hidden.dtype == torch.float32 and hidden.numel() > 0
+
+
+def _kernel_losses(
+    hidden: Tensor,
+    hits: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    true_logits: Tensor,
+    d_weight: Tensor | None,
+) -> tuple[Tensor, ...]:
+    """
+    `torch_ops.losses` by the kernel: arguments and results are the same. `hidden` is in fp32, and
+    neither it nor `weight` is empty.
+    """
+    dim = hidden.size(1)
+    padding = -dim % PADDED_TO
+    rows = F.pad(weight, (0, padding)) if padding else weight  # `pad` copies even for no padding
+    arguments = hidden.contiguous(), hits.contiguous(), rows.contiguous()
+    biases = bias.float().contiguous(), true_logits
+    if d_weight is None:
+        return torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, None)[:1]
+    to = d_weight.new_empty(rows.shape) if padding else d_weight
+    results = torch.ops.elmo_plugin.softmax_loss(*arguments, *biases, to)
+    if padding:
+        d_weight.copy_(to[:, :dim])
+    return results
 
 
 def _example(dtype: torch.dtype, random: Any) -> tuple[Tensor, ...]:
@@ -171,5 +198,5 @@ def _all_of(losses: Any) -> Any:
     return lambda *arguments: (*losses(*arguments), arguments[-1].clone())
 
 
-SELF_TEST = _all_of(kernel.losses), _all_of(torch_ops.losses), _example
+SELF_TEST = _all_of(_kernel_losses), _all_of(torch_ops.losses), _example
 check(*SELF_TEST)
