@@ -12,7 +12,6 @@ from elmo_plugin.checks import MOST, InputError, check_count, named
 from elmo_plugin.formats.mixes import TrainedMixes
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.lexicon import CodePoints, WordList
-from elmo_plugin.modules.token_encoder import WordTable
 from elmo_plugin.options import MOST_LAYERS, BiLMOptions
 
 MOST_PARAMETERS = 1 << 32
@@ -171,8 +170,7 @@ def tie(bilm: BiLM, softmax: SampledSoftmax | None) -> None:
 
 def check_words(bilm: BiLM, words: list[str], source: str) -> None:
     """Raise an `InputError` if a table of words is of others than `words`, those of `source`."""
-    table = bilm.token_encoder
-    if isinstance(table, WordTable) and table.words.words() != words:
+    if bilm.word_table is not None and bilm.word_table.words.words() != words:
         raise InputError(f"{source}: expected the words of the table in the weights, found others")
 
 

@@ -23,7 +23,6 @@ from elmo_plugin.formats.build import Format, FoundBiLM
 from elmo_plugin.formats.mixes import MIXES, TrainedMixes, read_mixes, write_mixes
 from elmo_plugin.formats.small_files import CONFIG, read_json
 from elmo_plugin.modules import BiLM, SampledSoftmax
-from elmo_plugin.modules.token_encoder import WordTable
 
 VOCABULARY = "vocabulary.txt"
 WEIGHTS = "weights.hdf5"
@@ -137,8 +136,8 @@ def write_model_files(
     Raises an `InputError` if the folder cannot be used or created, or has files of another model
     that would be read in their place, and a `DiskFullError` if the disk is full.
     """
-    if words is None and isinstance(bilm.token_encoder, WordTable):
-        words = bilm.token_encoder.words.words()
+    if words is None and bilm.word_table is not None:
+        words = bilm.word_table.words.words()
     # The weights are renamed first and the options last; without the options nothing loads.
     writers: dict[str, Callable[[Path], None]] = {OPTIONS: partial(write_options, bilm.options)}
     if words is not None:
