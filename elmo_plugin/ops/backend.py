@@ -6,8 +6,8 @@ C++ compiler. The kernels are used on CPUs for the precisions that `KERNEL_DTYPE
 environment variable ELMO_PLUGIN_KERNEL is 0. Each operator compares its kernels with its definition
 when it is imported.
 
-Only this file uses private parts of PyTorch. Each operator is looked up once at import, and without
-any of them the results are the same up to rounding.
+In this folder, only this file uses private parts of PyTorch. Each is looked up once at import, and
+without any of them the results are the same up to rounding.
 """
 
 import logging
@@ -294,7 +294,7 @@ def not_compiled(function: Callable) -> Callable:
     Decorator of functions that `torch.compile` leaves as they are. PyTorch's own decorators import
     the compiler, which takes more than a second, also where nothing is compiled.
     """
-    left = torch._disable_dynamo(function)
+    left = getattr(torch, "_disable_dynamo", lambda f: f)(function)
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:

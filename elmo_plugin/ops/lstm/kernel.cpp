@@ -605,7 +605,7 @@ Outputs scan_of_any_type(
 }
 } // namespace
 
-// `kernels.py` reads this from the file before it loads the library.
+// `backend.py` reads this from the file before it loads the library.
 __attribute__((used)) static const char BUILT_FROM[] =
     "elmo_plugin kernels of " ELMO_PLUGIN_SOURCES " for PyTorch " TORCH_VERSION;
 

@@ -83,7 +83,9 @@ struct Softmax {
   };
 
   // The losses and the gradient of the hidden vectors of some blocks of rows, from `first` on.
-  // `place`: the first one's place in the group.
+  // `place`: the first one's place in the group. A block's reference is the largest logit of its
+  // first tile. If a later logit is too far above it, the block does not fit: it is computed again,
+  // with the largest logit as its reference, while blocks that fit stay as they are.
   template <bool gradient>
   void rows(int64_t first, int64_t n_blocks, int64_t place) const {
     std::vector<Block> blocks(n_blocks);
