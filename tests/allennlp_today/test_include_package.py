@@ -16,7 +16,7 @@ RAISES = "raise SystemExit('this is no module of the package')\n"
 def test_a_package_with_the_names_of_other_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By definition: all modules of the package and of its sub-packages, but for private ones and
+    """By definition: all modules of the package and of its sub-packages, except private ones and
     tests, which AllenNLP leaves out."""
     for name in ("readers/__init__", "readers/csv", "models/__init__", "models/deep/__init__"):
         file = tmp_path / "mine" / f"{name}.py"
