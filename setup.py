@@ -125,6 +125,10 @@ setup(
     author="The elmo_plugin authors",
     license="Apache-2.0",
     packages=find_packages(include=["elmo_plugin", "elmo_plugin.*", "allennlp_today"]),
+    # An editable installation then adds this folder to `sys.path`. Otherwise, setuptools installs a
+    # finder, which Python asks last: in the folder above a clone with the name of the package, the
+    # clone itself would be imported, as a namespace package.
+    package_dir={"": "."},
     py_modules=OUTSIDE,
     package_data={
         "elmo_plugin": ["py.typed", "training_configs/*.jsonnet", "training_configs/*/*sonnet"],

@@ -12,6 +12,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
@@ -310,6 +311,26 @@ def test_an_installation_without_kernels_removes_older_ones(
     status, printed, library = _build(tmp_path, "int NAME = 1;\n", **variables)
     assert status == 0, printed
     assert not library.exists()
+
+
+def test_an_editable_installation_above_a_clone(tmp_path: Path) -> None:
+    """A clone has the name of the package by default, and Python looks into the current folder
+    first. `site` reads what `pip install -e` writes; the expected file is the inner folder's."""
+    clone, packages = tmp_path / "elmo_plugin", tmp_path / "site"
+    (clone / "elmo_plugin").mkdir(parents=True)
+    (clone / "elmo_plugin/__init__.py").touch()
+    status, printed, _ = _build(clone, "int NAME = 1;\n", ELMO_PLUGIN_KERNEL="0")
+    assert status == 0, printed
+    (wheel,) = clone.glob("*.whl")
+    with ZipFile(wheel) as files:
+        files.extractall(packages)
+    code = (
+        f"import site; site.addsitedir({str(packages)!r}); "
+        "import elmo_plugin; print(elmo_plugin.__file__)"
+    )
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == f"{clone / 'elmo_plugin/__init__.py'}\n", done.stderr
 
 
 def test_the_commands_are_there_in_any_folder(tmp_path: Path) -> None:

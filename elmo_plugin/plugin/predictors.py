@@ -8,7 +8,7 @@ two have, gets each line; only a line feed ends one, and errors name the line.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,7 @@ from elmo_plugin.files.local_path import local_path
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.bilm_model import BiLMModel, exp
 from elmo_plugin.text.corpus import is_corpus
-from elmo_plugin.text.lines import decode, read_lines
+from elmo_plugin.text.lines import BYTE_ORDER_MARK, decode, read_lines, refuse_table
 from elmo_plugin.text.text_files import find_files
 
 EMPTY = "expected a sentence, found an empty line"
@@ -72,7 +72,7 @@ class BiLMPredictor(Predictor):
         super().__init__(model, *args, **kwargs)
 
     def load_line(self, line: str) -> JsonDict:
-        line = line.removeprefix("\ufeff").strip()  # a byte order mark is no character of the text
+        line = line.strip()
         if not line:
             raise InputError(EMPTY)
         found = {"sentence": line}
@@ -196,12 +196,15 @@ def _json_data_of_all_lines(self: _PredictManager) -> Iterator[JsonDict]:
         yield json_dict
 
 
-def _lines(input_file: str, name: str) -> Iterable[str]:
+def _lines(input_file: str, name: str) -> Iterator[str]:
     """The lines of a file, or of standard input as they come."""
-    if input_file == "-":
-        return (decode(line, name, number) for number, line in enumerate(sys.stdin.buffer))
-    file = Path(local_path(input_file, "a file"))
-    return read_lines(file, name, is_text=False)
+    if input_file != "-":
+        refuse_table(name)
+        yield from read_lines(Path(local_path(input_file, "a file")), name, is_text=False)
+        return
+    for number, line in enumerate(sys.stdin.buffer):
+        text = decode(line, name, number)
+        yield text if number else text.removeprefix(BYTE_ORDER_MARK)
 
 
 def _instance_data_of_all_lines(self: _PredictManager) -> Iterator[Instance]:

@@ -36,10 +36,15 @@ TAR_MAGIC = b"ustar\0", b"ustar  \0"  # POSIX and GNU
 TAR_MAGIC_POSITION = 257
 
 # Data of a task is not text: its tags and numbers would become words.
-TASK_DATA = re.compile(r'\s*(?:\{\s*"|-DOCSTART-|#begin document)')
-"""The beginning of JSON, and of the files of CoNLL-2003 and CoNLL-2012."""
-TAG_AT_END = re.compile(r".*\S\s(?:O|[BIELSU]-\S+)\s*")
-"""A token's line whose last column is the tag of a span."""
+TASK_DATA = re.compile(r'\s*(?:\[?\s*\{\s*"(?:[^"\\]|\\.)*"\s*:|-DOCSTART-|#begin document)')
+"""The beginning of JSON up to the first key, and of the files of CoNLL-2003 and CoNLL-2012."""
+TAG_AT_END = re.compile(r".*\S\s(?:O|[BIELSU]-[A-Z][A-Z\d_-]*)\s*")
+"""
+A token's line whose last column is the tag of a span. With labels in lower case, which words such
+as U-boat have too, most tags of a file are `O`.
+"""
+TABLE_NAME = re.compile(r".*\.[ct]sv(?:\.(?:gz|xz|zst))?", re.IGNORECASE | re.DOTALL)
+"""Tables are known by their names, because a line with commas may be a sentence."""
 COLUMN_LINES = 1000
 """Number of lines at the start of a file in which columns are looked for."""
 FEW_LINES = 2
@@ -99,6 +104,7 @@ def _read_blocks(text: BinaryIO, name: str, is_text: bool) -> Iterator[list[str]
         lines = block.removesuffix("\n").split("\n")
         if lines_before == 0 and is_text:
             _refuse_task_data(lines, name)
+            refuse_table(name)
         lines_before += len(lines)
         yield lines
 
@@ -162,7 +168,7 @@ def _refuse_task_data(lines: list[str], name: str) -> None:
     tabs = [n for row in rows if (n := row.strip().count("\t"))]
     n_tagged = sum(TAG_AT_END.fullmatch(row) is not None for row in rows)
     fix = ""
-    if TASK_DATA.match("\n".join(lines[:2])):
+    if TASK_DATA.match("\n".join(lines[:3])):
         found = "JSON or CoNLL data"
     elif len(tabs) > max(FEW_LINES, len(rows) / 2) and sum(tabs) > FEW_TABS:
         found = "tabs in most lines, as in CoNLL or TSV data"
@@ -175,3 +181,15 @@ def _refuse_task_data(lines: list[str], name: str) -> None:
         f"{name}: expected text, one sentence per line, found {found}; name the data of a task as "
         f"task://CONFIG#train_data_path, whose reader gives the text{fix}"
     )
+
+
+def refuse_table(name: str) -> None:
+    """
+    Raise an `InputError` if a file is a table by its name: its header, quotes and other columns are
+    not text.
+    """
+    if TABLE_NAME.fullmatch(name):
+        raise InputError(
+            f"{name}: expected text, one sentence per line, found the name of a table; write the "
+            "column with the sentences to a text file, or pass it to the Python function"
+        )

@@ -43,6 +43,19 @@ def test_each_line_has_an_output(bilm_archive, tmp_path, monkeypatch, source, ba
     assert [json.loads(line)["tokens"] for line in out.read_text().splitlines()] == TOKENS
 
 
+@pytest.mark.parametrize("source", ["file", "stdin"])
+def test_a_byte_order_mark(bilm_archive, tmp_path, monkeypatch, source) -> None:
+    """Windows saves it at the beginning of a text. Elsewhere U+FEFF is a character, as `str.split`
+    has it. The oracle is Python's codec for such texts."""
+    text, out = tmp_path / "text", tmp_path / "out"
+    text.write_bytes("he threw\n\ufeffthe dog\n".encode("utf-8-sig"))
+    give_stdin(monkeypatch, text.read_bytes().decode())
+    path = "-" if source == "stdin" else text
+    predict(bilm_archive, "bilm", path, "--output-file", out)
+    found = [json.loads(line)["tokens"] for line in out.read_text().splitlines()]
+    assert found == [line.split() for line in text.read_text("utf-8-sig").splitlines()]
+
+
 @pytest.mark.parametrize("name", ["bilm", "elmo"])
 @pytest.mark.parametrize("source", ["file", "stdin"])
 @pytest.mark.parametrize(
@@ -66,6 +79,13 @@ def test_a_line_without_a_sentence(
         InputError, match=rf"^{'stdin' if path == '-' else text}, line 3: {message}"
     ):
         predict(bilm_archive, name, path, "--output-file", os.devnull, "--batch-size", 2)
+
+
+def test_a_table_is_refused_by_its_name(bilm_archive, tmp_path) -> None:
+    """As by the other commands (tests/text/test_other_formats.py), because its lines are none."""
+    (table := tmp_path / "stimuli.csv").write_text("item,sentence\n1,he threw\n")
+    with pytest.raises(InputError, match=r"stimuli\.csv: expected text, .* the name of a table"):
+        predict(bilm_archive, "bilm", table, "--output-file", os.devnull)
 
 
 def test_a_line_that_is_not_utf_8(bilm_archive, monkeypatch) -> None:

@@ -36,9 +36,6 @@ def test_forms_of_input(bilm):
     assert bilm.predict_json({"sentence": SENTENCE}) == expected
     for line in (f'{{"sentence": "{SENTENCE}"}}\n', f"  {SENTENCE}\n"):
         assert bilm.predict_json(bilm.load_line(line)) == expected
-    for line in (f'{{"sentence": "{SENTENCE}"}}\n', SENTENCE):  # as Windows saves a text
-        line = "\ufeff" + line
-        assert bilm.predict_json(bilm.load_line(line)) == expected
     assert bilm.load_line("{ 1 , 2 }\n") == {"sentence": "{ 1 , 2 }"}
     with pytest.raises(InputError, match=r"^expected JSON, found "):
         bilm.load_line('{"sentence": "He ran ."\n')

@@ -1,6 +1,7 @@
 import bz2
 import gzip
 import io
+import lzma
 import tarfile
 import zipfile
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.text.lines import read_blocks, read_sentences
+from elmo_plugin.text.lines import read_blocks, read_lines, read_sentences
 from tests.conftest import ROOT, write_file
 
 CONLL_2003 = "EU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\ncalls NNS B-NP O\n. . O O\n"
@@ -29,6 +30,9 @@ CONLL_U = "# text = It runs\n1\tIt\tit\tPRON\n2\truns\trun\tVERB\n3\t.\t.\tPUNCT
         (CONLL_U, "tabs in most lines"),
         (CONLL_U.replace("\n", "\r\n"), "tabs in most lines"),
         (CONLL_2003, "a tag at the end of most lines"),
+        ("Paris NNP I-person\nis VBZ O\nold JJ O\n. . O\n", "a tag at the end of most lines"),
+        ('{\n  "sentence" : "It ran ."\n}\n', "JSON or CoNLL data"),
+        ('[\n {"sentence": "It ran ."}\n]\n', "JSON or CoNLL data"),
     ],
 )
 def test_the_data_of_a_task_is_not_text(tmp_path: Path, content: Path | str, found: str) -> None:
@@ -48,12 +52,31 @@ def test_the_data_of_a_task_is_not_text(tmp_path: Path, content: Path | str, fou
         "One\ttwo\nA line .\nAnother\tone\nThe last .\n" * 100,  # half of the lines
         "\tAn indented line .\n" * 100,
         "Blood type O\nVitamin B-12 , not A-1\nIt ran .\n" * 100,
+        "He saw the U-boat\nShe sent an E-mail\nIhre E-Mail\nDie U-Bahn\n",
+        '{ " It ran . " }\n{ a : " b " }\n',
+        '{ "a" , "b" } is a set\n[ { " It " ] :\n',
     ],
 )
 def test_text_with_tabs_and_capitals_stays_text(tmp_path: Path, content: str) -> None:
     """By the definition of a text, tabs are white space. The tokens are those of `str.split`."""
     found = list(read_sentences(write_file(tmp_path / "text", content)))
     assert found == [line.split() for line in content.split("\n")[:-1]]
+
+
+@pytest.mark.parametrize("name", ["stimuli.csv", "A.TSV", "stimuli.csv.gz", "stimuli.tsv.xz"])
+def test_a_table_is_not_text(tmp_path: Path, name: str) -> None:
+    """By its name, because a line with commas is a sentence too. The header and the other columns
+    would be words."""
+    compress = {".gz": gzip.compress, ".xz": lzma.compress}.get(Path(name).suffix, bytes)
+    table = write_file(tmp_path / name, compress(b"item,sentence\n1,The dogs bark .\n"))
+    with pytest.raises(
+        InputError, match=rf"{name}: expected text, .* the name of a table; .*colum"
+    ):
+        list(read_sentences(tmp_path))
+    assert list(read_lines(table, is_text=False))[1] == "1,The dogs bark ."
+    for other in ("csv", "a.csv.txt", "a.tsv.old"):
+        file = write_file(tmp_path / other, "He , it .\n")
+        assert list(read_sentences(file)) == [["He", ",", "it", "."]]
 
 
 def test_the_data_of_a_task_on_stdin() -> None:
