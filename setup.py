@@ -160,6 +160,7 @@ setup(
             "matplotlib>=3.8",
             "more-itertools>=8.12",
             "nltk>=3.8",
+            "nupunkt>=0.8",
             "overrides>=7",
             "protobuf>=4",
             "py-rouge==1.1",

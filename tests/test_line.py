@@ -24,7 +24,7 @@ print(json.dumps([elmo.embed("He threw the stick .").tolist() for elmo in elmos]
 """
 
 ABSENT = ["allennlp", "allennlp_models", "cached_path", "jsonnet", "_jsonnet", "matplotlib", "nltk"]
-ABSENT += ["overrides", "spacy", "transformers", "zstandard"]
+ABSENT += ["nupunkt", "overrides", "spacy", "transformers", "zstandard"]
 
 
 def test_vectors_without_allennlp(bilm_files, bilm_archive):

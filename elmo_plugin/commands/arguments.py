@@ -28,7 +28,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--options-file", help="the options file of bilm-tf")
     parser.add_argument("--weight-file", help="the weight file of bilm-tf")
     parser.add_argument(
-        "--raw", action="store_true", help="split the text into tokens first; needs nltk"
+        "--raw",
+        action="store_true",
+        help="split the text into tokens first; needs nltk and nupunkt",
     )
     parser.add_argument(
         "--precision",

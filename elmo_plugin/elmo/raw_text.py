@@ -1,15 +1,22 @@
 """
-Splits raw English text into the tokens of the text that `small` was trained on.
+Splits raw English text into sentences, and these into the tokens of the text that `small` was
+trained on.
 
-NLTK's `NLTKWordTokenizer` does the work, because the tokens are those of the Penn Treebank, except
-that straight quotes stay as they are, and that *cannot*, *gonna* and *AT&T* are one token.
+nupunkt finds the sentences, and NLTK's `NLTKWordTokenizer` the tokens, because they are those of
+the Penn Treebank, except that straight quotes stay as they are, and that *cannot*, *gonna* and
+*AT&T* are one token.
 """
 
+import logging
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from elmo_plugin.checks import needed
+
+logger = logging.getLogger(__name__)
 
 STRAIGHT = str.maketrans("“”‘’", "\"\"''")
 """Quotes and apostrophes as in nearly all of the text. Each is one character, as before."""
@@ -18,36 +25,88 @@ STRAIGHT = str.maketrans("“”‘’", "\"\"''")
 SYMBOLS = re.compile("[–…•·§†«»™®×±→€¥¢]")
 """Characters that are tokens of their own in the text, and that NLTK leaves in their words."""
 
+BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
-class RawSentence(NamedTuple):
+LONG_PARAGRAPH = 10_000
+"""Number of lines after which a paragraph is divided, so that memory does not grow with a text."""
+
+MANY_WRAPPED = 0.1
+"""A larger share of lines that begin within a sentence gives a warning."""
+
+
+class RawText(NamedTuple):
     """
-    A sentence and its tokens. `spans`: the first character of each token and the one after its
-    last. `words`: for each token the number of the word that it is part of; words are what white
-    space separates, and counted from 0.
+    The tokens of raw text. `spans`: the first character of each token and the one after its last.
+    `words`: for each token the number of the word that it is part of; words are what white space
+    separates. `sentence`: for each token the number of its sentence. Numbers are counted from 0.
     """
 
     tokens: list[str]
     spans: list[tuple[int, int]]
     words: list[int]
+    sentence: list[int]
+
+    @property
+    def sentences(self) -> list[list[str]]:
+        """The tokens of each sentence. A text without tokens is one sentence without any."""
+        by_sentence = groupby(zip(self.sentence, self.tokens), key=lambda pair: pair[0])
+        return [[token for _, token in pairs] for _, pairs in by_sentence] or [[]]
 
 
-def split_tokens(text: str) -> RawSentence:
+class RunningSentence(NamedTuple):
     """
-    Split a sentence into tokens: *isn't* into *is* and *n't*. A period is split off only at the
-    end, so the text should be one sentence. Raises an `InputError` if NLTK is not installed.
+    A sentence of running text. `text`: its characters, with spaces in place of line breaks. `line`:
+    the number of the line in which it begins, counted from 0. `span`: its first character and the
+    one after its last in the whole text.
+    """
+
+    text: str
+    line: int
+    span: tuple[int, int]
+
+
+def split_sentences(text: str) -> list[tuple[int, int]]:
+    """
+    Split English text into sentences, which also end at a blank line. Returns for each its first
+    character and the one after its last; white space around it is left out. Raises an `InputError`
+    if nupunkt is not installed.
+    """
+    split = needed("nupunkt", "raw: ").sent_spans
+    text = text.translate(STRAIGHT)
+    spans = []
+    first = 0
+    for last in (*(match.end() for match in BLANK_LINE.finditer(text)), len(text)):
+        for start, end in split(text[first:last]):
+            sentence = text[first + start : first + end]
+            if stripped := sentence.strip():
+                start += first + len(sentence) - len(sentence.lstrip())
+                spans.append((start, start + len(stripped)))
+        first = last
+    return spans
+
+
+def split_tokens(text: str, sentences: list[tuple[int, int]] | None = None) -> RawText:
+    """
+    Split text into tokens: *isn't* into *is* and *n't*. A period is split off only at the end of a
+    sentence. `sentences`: their places in the text, by default those of `split_sentences`. Raises
+    an `InputError` if nupunkt or NLTK is not installed.
     """
     text = text.translate(STRAIGHT)
     spans: list[tuple[int, int]] = []
     words: list[int] = []
-    for start, end in _tokenizer().span_tokenize(text):
-        is_same_word = bool(spans) and start == spans[-1][1]
-        if is_same_word and _joins(text[start - 1 : start + 1]):
-            spans[-1] = spans[-1][0], end
-        else:
-            words.append(words[-1] + (not is_same_word) if words else 0)
-            spans.append((start, end))
+    numbers: list[int] = []
+    for number, (first, last) in enumerate(sentences or split_sentences(text)):
+        for start, end in _tokenizer().span_tokenize(text[first:last]):
+            start, end = first + start, first + end
+            is_same_word = bool(spans) and start == spans[-1][1]
+            if is_same_word and number == numbers[-1] and _joins(text[start - 1 : start + 1]):
+                spans[-1] = spans[-1][0], end
+            else:
+                words.append(words[-1] + (not is_same_word) if words else 0)
+                spans.append((start, end))
+                numbers.append(number)
     tokens = [text[start:end] for start, end in spans]
-    return RawSentence(['"' if x in ("``", "''") else x for x in tokens], spans, words)
+    return RawText(['"' if x in ("``", "''") else x for x in tokens], spans, words, numbers)
 
 
 def _joins(around: str) -> bool:
@@ -61,3 +120,77 @@ def _tokenizer() -> Any:
     tokenizer.CONTRACTIONS2 = []  # can not, gon na
     tokenizer.PUNCTUATION = [*tokenizer.PUNCTUATION, (SYMBOLS, r" \g<0> ")]
     return tokenizer
+
+
+def running_text(text: str | Iterable[str]) -> Iterator[RunningSentence]:
+    """
+    The sentences of English text whose lines end anywhere in a sentence, as in a book of Project
+    Gutenberg. Blank lines end paragraphs, and a sentence does not go beyond its paragraph. Memory
+    does not grow with the text.
+
+    # Parameters
+
+    text : `str | Iterable[str]`
+        The text, or its lines, such as an open file.
+
+    # Returns
+
+    `Iterator[RunningSentence]`
+
+    # Raises
+
+    `InputError`
+        If nupunkt is not installed.
+    """
+    n_lines = n_characters = 0
+    for paragraph in _paragraphs(text.split("\n") if isinstance(text, str) else text):
+        joined = "\n".join(paragraph)
+        before, line = 0, n_lines
+        for start, end in split_sentences(joined):
+            line += joined.count("\n", before, start)
+            before = start
+            sentence = joined[start:end].replace("\n", " ")
+            yield RunningSentence(sentence, line, (n_characters + start, n_characters + end))
+        n_lines += len(paragraph)
+        n_characters += len(joined) + 1
+
+
+def _paragraphs(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines without their breaks, in paragraphs, to which the blank line before them belongs."""
+    paragraph: list[str] = []
+    for line in lines:
+        is_long = len(paragraph) >= LONG_PARAGRAPH and _ends_sentence(paragraph[-1])
+        if paragraph and (is_long or not line.strip()):
+            yield paragraph
+            paragraph = []
+        paragraph.append(line.removesuffix("\n"))
+    if paragraph:
+        yield paragraph
+
+
+def _ends_sentence(line: str) -> bool:
+    """Whether a line ends in final punctuation, which quotes and brackets may follow."""
+    return line.rstrip(" \t\r\n\"'”’»)]}*_").endswith((".", "!", "?", ":", ";", "…"))
+
+
+def warn_of_wrapped(lines: Iterable[str], name: str) -> Iterator[str]:
+    """The lines of the text `name`, with a warning after the last if many begin in a sentence."""
+    n_lines = n_wrapped = 0
+    is_open = False
+    for line in lines:
+        n_lines += 1
+        n_wrapped += is_open and line.lstrip()[:1].islower()
+        is_open = bool(line.strip()) and not _ends_sentence(line)
+        yield line
+    if n_wrapped > MANY_WRAPPED * n_lines:
+        _warn(name, f"{n_wrapped:,} of {n_lines:,}")
+
+
+@cache  # one warning for each text, although it may be read twice
+def _warn(name: str, share: str) -> None:
+    logger.warning(
+        "%s: %s lines begin in lower case after a line without final punctuation, and with --raw a "
+        "sentence ends with its line; --running-text joins the lines of a paragraph",
+        name,
+        share,
+    )

@@ -7,7 +7,7 @@ from itertools import count, islice
 from typing import Any
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.raw_text import RawSentence, split_tokens
+from elmo_plugin.elmo.raw_text import RawText, split_tokens
 
 SPACE = re.compile(r"[ \t\r\n]")
 """No token contains these. Others, such as a no-break space, may be part of one."""
@@ -44,7 +44,7 @@ def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], boo
     return lists_of_tokens(items), False
 
 
-def raw_sentences(sentences: Any) -> tuple[list[RawSentence], bool]:
+def raw_sentences(sentences: Any) -> tuple[list[RawText], bool]:
     """
     The sentences of `embed` and `score` with `raw`, and whether it is a single one: a string, or
     strings in a list or a pandas Series. Raises an `InputError` for anything else.

@@ -1,6 +1,10 @@
-"""Raw text as tokens. Expected tokens are written by hand, as they are in the text of `small`."""
+"""Raw text as sentences and tokens. Expected ones are written by hand: tokens as in the text of
+`small`."""
 
+import logging
+import re
 import sys
+from operator import length_hint
 
 import numpy as np
 import pytest
@@ -8,7 +12,8 @@ import pytest
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import raw_text
-from elmo_plugin.elmo.raw_text import split_tokens
+from elmo_plugin.elmo.raw_text import running_text, split_sentences, split_tokens, warn_of_wrapped
+from tests.conftest import ROOT
 
 SENTENCES = {
     "It isn't easy.": "It is n't easy .",
@@ -21,6 +26,8 @@ SENTENCES = {
     """3'' and "4" ''x\"""": """3 " and " 4 " " x \"""",
     "naïve 犬 's": "naïve 犬 's",
     "Well… I paid €5–6 (≈ 5±1 %) ™": "Well … I paid € 5 – 6 ( ≈ 5 ± 1 % ) ™",
+    "The nurse drank the cold water. She was thirsty.": "The nurse drank the cold water . She was "
+    "thirsty .",
     "": "",
     " \n": "",
 }
@@ -32,16 +39,98 @@ def test_tokens(text: str) -> None:
     what white space separates."""
     found = split_tokens(text)
     assert found.tokens == SENTENCES[text].split()
-    for token, (start, end), word in zip(*found, strict=True):
+    for token, (start, end), word in zip(*found[:3], strict=True):
         own = text[start:end].translate(raw_text.STRAIGHT)
         assert own == token or (own in ("``", "''") and token == '"')
         assert text.split()[word].translate(raw_text.STRAIGHT).count(own) >= 1
         assert not text[start:end].isspace()
 
 
+DOCUMENT = """Dr. Smith paid $3.50 at 5 p.m. on Monday. “Why?” she asked. He left!
+
+A heading
+
+It isn't
+easy. No."""
+
+
+def test_sentences() -> None:
+    """Abbreviations end no sentence, nor does a line break, but a blank line does."""
+    found = [DOCUMENT[start:end] for start, end in split_sentences(DOCUMENT)]
+    first = "Dr. Smith paid $3.50 at 5 p.m. on Monday."
+    assert found == [first, "“Why?” she asked.", "He left!", "A heading", "It isn't\neasy.", "No."]
+    tokens = split_tokens(DOCUMENT)
+    n_tokens = [11, 7, 3, 2, 5, 2]
+    assert tokens.sentence == [k for k, n in enumerate(n_tokens) for _ in range(n)]
+    assert [len(sentence) for sentence in tokens.sentences] == n_tokens
+    assert split_sentences("") == split_sentences(" \n\n") == []
+    assert split_tokens(" ").sentences == [[]]
+
+
+def test_the_precision_of_sentences() -> None:
+    """Each line of the fixture is a sentence. Of those without quotes, which are not easily joined
+    to their words, almost all boundaries that are found are ends of lines, and most are found."""
+    lines = (ROOT / "fixtures/text/train.txt").read_text("utf-8").splitlines()
+    joined = [re.sub(" (?=[.,;:!?])", "", line) for line in lines if line and '"' not in line]
+    ends = {int(end) for end in np.cumsum([len(line) + 1 for line in joined]) - 1}
+    found = {end for _, end in split_sentences(" ".join(joined))}
+    assert len(ends & found) >= 0.97 * len(found)
+    assert len(ends & found) >= 0.97 * len(ends)
+
+
+def test_a_running_text_has_its_characters(fuzz) -> None:
+    """Property: sentences are the text at their spans, begin in their line, cover everything but
+    white space, and are equal for a text, its lines and an open file's lines."""
+    characters = "Aab.,'\"’”& \n\n\n\r\t!?0…É"
+    for random in fuzz.cases(300):
+        text = "".join(random.choices(characters, k=random.randrange(60)))
+        found = list(running_text(text))
+        for sentence, line, (start, end) in found:
+            assert sentence == text[start:end].replace("\n", " ") == sentence.strip()
+            assert line == text.count("\n", 0, start), repr(text)
+            assert "\n\n" not in text[start:end]
+        places = [k for _, _, span in found for k in range(*span) if not text[k].isspace()]
+        assert places == [k for k, c in enumerate(text) if not c.isspace()], repr(text)
+        assert found == list(running_text(text.split("\n")))
+        assert found == list(running_text(text.splitlines(keepends=True))) or "\r" in text
+
+
+def test_running_text_is_read_paragraph_by_paragraph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By definition: a sentence is given before the text behind its paragraph is read, also if
+    there are no blank lines; and the sentences are those of the undivided text."""
+    monkeypatch.setattr(raw_text, "LONG_PARAGRAPH", 3)
+    lines = ["One", "is a", "sentence. Two", "is", "one.", "Three. Four"] * 5
+    undivided = [" ".join(lines)[start:end] for start, end in split_sentences(" ".join(lines))]
+    left = iter(lines)
+    found = []
+    for sentence in running_text(left):
+        found.append(sentence.text)
+        assert len(lines) - length_hint(left) <= sentence.line + 10
+    assert found == undivided
+
+
+WRAPPED = "The nurse drank the cold\nwater. She was\nthirsty.\n\nIt rained.\n"
+
+
+@pytest.mark.parametrize(
+    "text, n_warnings",
+    [(WRAPPED, 1), ("A b.\nc d.\nE f\nG\n", 0), ("A b\nc d\n" + "E f\n" * 30, 0), ("", 0)],
+)
+def test_wrapped_lines(text: str, n_warnings: int, caplog: pytest.LogCaptureFixture) -> None:
+    """By definition: one warning if more than a tenth of the lines begin in lower case after a line
+    without final punctuation. The lines are those that were given."""
+    raw_text._warn.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert list(warn_of_wrapped(text.splitlines(), "a text")) == text.splitlines()
+    assert [x.getMessage()[:30] for x in caplog.records] == n_warnings * [
+        "a text: 2 of 5 lines begin in "
+    ]
+
+
 def test_any_text_has_all_its_characters(fuzz) -> None:
     """Property: the spans are in order and cover everything except white space."""
-    characters = "ab.,'\"`’”&-$% \n()[]!?0:;…n't"
+    characters = "Aab.,'\"`’”&-$% \n()[]!?0:;…n't"
     for random in fuzz.cases(300):
         text = "".join(random.choices(characters, k=random.randrange(30)))
         found = split_tokens(text)
@@ -74,9 +163,11 @@ def test_other_forms_are_refused() -> None:
         elmo.embed("b", raw=1)
 
 
-def test_without_nltk(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("module, package", [("nltk.tokenize", "nltk"), ("nupunkt", "nupunkt")])
+def test_without_a_package(module: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By definition: one sentence that says what to install."""
-    monkeypatch.setitem(sys.modules, "nltk.tokenize", None)
+    monkeypatch.setitem(sys.modules, module, None)
     raw_text._tokenizer.cache_clear()
-    with pytest.raises(InputError, match=r"^raw: expected the package nltk.*; pip install nltk$"):
+    expected = rf"^raw: expected the package {package}.*; pip install {package}$"
+    with pytest.raises(InputError, match=expected):
         split_tokens("a")
