@@ -1,4 +1,5 @@
 import shutil
+import tomllib
 from importlib.metadata import EntryPoints
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import PretrainedArchiveClient
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
-from tests.conftest import write_bilm_files
+from tests.conftest import ROOT, write_bilm_files
 
 CHARACTERS = batch_to_ids([["The", "dog", "."], ["A"]])
 
@@ -46,9 +47,12 @@ def test_an_unknown_name(random_model):
 
 
 def test_a_model_that_is_not_installed(random_model):
-    """The message has the command that installs it."""
+    """The message has what pip installs: the distribution of models/medium/pyproject.toml, for
+    those who have its wheel, and the folder, for those who have a clone."""
+    name = tomllib.loads((ROOT / "models/medium/pyproject.toml").read_text())["project"]["name"]
+    message = rf"not installed: pip install its wheel, {name}, or \./models/medium in a clone"
     for name in ("medium", "pretrained://medium"):
-        with pytest.raises(InputError, match=r"not installed: pip install \./models/medium"):
+        with pytest.raises(InputError, match=message):
             Elmo.from_pretrained(name)
 
 

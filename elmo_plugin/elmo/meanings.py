@@ -17,20 +17,27 @@ MOST_CLUSTERS = 10
 
 
 def vectors_of(uses: Any) -> np.ndarray:
-    """The vectors of the uses in a DataFrame, float64. Raises an `InputError` if it has none."""
+    """
+    The vectors of the uses in a DataFrame, float64. Raises an `InputError` if it has none, or their
+    sizes differ.
+    """
     if not len(uses):
         fail("uses", "at least one", "none")
+    if len(sizes := {len(vector) for vector in uses[VECTOR]}) > 1:
+        fail("uses", "vectors of one size", sorted(sizes))
     return np.stack(uses[VECTOR]).astype(np.float64)
 
 
 def average_pairwise_distance(first: np.ndarray, second: np.ndarray) -> float:
     """The mean cosine distance between a use of the first text and one of the second (APD)."""
+    _check_size("second", second.shape[1:], first.shape[1:])
     # The mean of the products of all pairs is the product of the means.
     return float(1 - _unit(first).mean(axis=0) @ _unit(second).mean(axis=0))
 
 
 def prototype_distance(first: np.ndarray, second: np.ndarray) -> float:
     """The inverse of the cosine of the two mean vectors (PRT); at least 1 if it is positive."""
+    _check_size("second", second.shape[1:], first.shape[1:])
     return float(1 / (_unit(first.mean(axis=0)) @ _unit(second.mean(axis=0))))
 
 
@@ -90,7 +97,7 @@ def changes(first: Any, second: Any, n_clusters: int | None = None, seed: int = 
     # Raises
 
     `InputError`
-        If it is known that the vectors are of different layers or biLMs.
+        If it is known that the vectors are of different layers or biLMs, or their sizes differ.
     """
     if first.attrs and second.attrs and first.attrs != second.attrs:
         fail("second", f"vectors as in the first, {first.attrs}", second.attrs)
@@ -101,8 +108,8 @@ def changes(first: Any, second: Any, n_clusters: int | None = None, seed: int = 
         row = [word, *map(len, uses)]
         if all(row[1:]):
             a, b = map(vectors_of, uses)
-            labels = clusters(np.concatenate([a, b]), n_clusters, seed)
             row += [average_pairwise_distance(a, b), prototype_distance(a, b)]
+            labels = clusters(np.concatenate([a, b]), n_clusters, seed)
             row += [jensen_shannon_divergence(labels[: len(a)], labels[len(a) :])]
             row += [len(np.unique(labels))]
         rows.append(row + [np.nan] * (len(columns) - len(row)))
@@ -112,15 +119,23 @@ def changes(first: Any, second: Any, n_clusters: int | None = None, seed: int = 
 def nearest(uses: Any, vector: np.ndarray, k: int = 5) -> Any:
     """
     At most `k` of the uses, those whose vectors have the highest cosine with `vector`, the nearest
-    first, with a column `cosine`. Equal sentences count once.
+    first, with a column `cosine`. Equal sentences count once. `vector`: shape `(2P,)`. Raises an
+    `InputError` if it has another size than those of the uses.
     """
     check_count("k", k)
-    compared = uses.assign(cosine=_unit(vectors_of(uses)) @ _unit(np.asarray(vector, np.float64)))
+    vectors, vector = vectors_of(uses), np.asarray(vector, np.float64)
+    _check_size("vector", vector.shape, vectors.shape[1:])
+    compared = uses.assign(cosine=_unit(vectors) @ _unit(vector))
     return compared.drop_duplicates(["text", "position"]).nlargest(k, "cosine")
 
 
 def principal_components(vectors: np.ndarray) -> np.ndarray:
-    """The first two principal components of vectors, shape `(n, 2)`."""
+    """
+    The first two principal components of vectors, shape `(n, 2)`. Raises an `InputError` for one
+    vector, which has none.
+    """
+    if len(vectors) < 2:
+        fail("vectors", "at least two, as one has no principal components", len(vectors))
     centered = vectors - vectors.mean(axis=0)
     return centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T
 
@@ -128,16 +143,25 @@ def principal_components(vectors: np.ndarray) -> np.ndarray:
 def picture(uses: Any, groups: Any) -> Any:
     """
     A matplotlib figure of the `principal_components` of uses. `groups`: the name of the group of
-    each use, such as its period or its cluster, which gives it its color.
+    each use, such as its period or its cluster, which gives it its color. Raises an `InputError` if
+    there are fewer than two uses, or not as many groups as uses.
     """
     figure = needed("matplotlib.figure").Figure(layout="constrained")
     panel, groups = figure.subplots(), np.asarray(groups)
     points = principal_components(vectors_of(uses))
+    if groups.shape != (len(points),):
+        fail("groups", f"one for each of the {len(points)} uses", groups.shape)
     for group in np.unique(groups):
         panel.scatter(*points[groups == group].T, s=12, alpha=0.7, label=str(group))
     panel.set(xlabel="first principal component", ylabel="second principal component")
     panel.legend()
     return figure
+
+
+def _check_size(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Raise an `InputError` if vectors of the two shapes cannot be compared."""
+    if shape != expected:
+        fail(name, f"vectors of the shape {expected}, as those that they are compared with", shape)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

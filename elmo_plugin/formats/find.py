@@ -57,6 +57,8 @@ EXTRAS = {
 }
 """What only the readers of some formats take, and how errors name it."""
 
+# The first that has the path reads it. The archive is last, because every folder with a config.json
+# is one.
 FORMATS = (BILM_TF, CHECKPOINT, ELMOFORMANYLANGS, ARCHIVE)
 
 NEEDED = re.compile(rf"(?!\.)({'|'.join(x.files for x in FORMATS)})", re.IGNORECASE)

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent
 GROUP = "elmo_plugin.models"
 OPTIONS = "options.json"
 DISTRIBUTIONS = ("medium",)
-"""Our models that are distributions of their own, in folders of models/ in a clone."""
+"""Our models that are distributions of their own, elmo_plugin_NAME in models/NAME of a clone."""
 
 
 class PretrainedFiles(NamedTuple):
@@ -41,8 +41,8 @@ def pretrained_files(name: str) -> PretrainedFiles:
     folders += [_package_folder(point) for point in entry_points(group=GROUP, name=name)]
     if not folders and name in DISTRIBUTIONS:
         raise InputError(
-            f"pretrained: {name!r} is not installed: pip install ./models/{name} in a clone of "
-            "elmo_plugin"
+            f"pretrained: {name!r} is not installed: pip install its wheel, elmo_plugin_{name}, or "
+            f"./models/{name} in a clone of elmo_plugin"
         )
     if not folders:
         known = ", ".join(pretrained_names())

@@ -130,6 +130,34 @@ def test_picture(two: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     assert [len(x.get_offsets()) for x in figure.axes[0].collections] == [20, 10]
 
 
+def test_vectors_that_cannot_be_compared(two: tuple[np.ndarray, np.ndarray]) -> None:
+    """The sizes are those of the arrays, and each argument is named."""
+    first, short = two[0], two[1][:, :-1]
+    n = first.shape[1]
+    uses, others = frame("a", first), frame("a", short)
+    with pytest.raises(InputError, match=rf"^vector: .* shape \({n},\).*, found \({n - 1},\)"):
+        nearest(uses, short[0])
+    with pytest.raises(InputError, match=rf"^vector: .*, found \(1, {n}\)"):
+        nearest(uses, first[:1])
+    for distance in (meanings.average_pairwise_distance, meanings.prototype_distance):
+        with pytest.raises(InputError, match=rf"^second: .*, found \({n - 1},\)"):
+            distance(first, short)
+    with pytest.raises(InputError, match=r"^second: "):
+        changes(uses, others)
+    with pytest.raises(InputError, match=rf"^uses: .* of one size, found \[{n - 1}, {n}\]"):
+        meanings.vectors_of(pandas.concat([uses, others]))
+
+
+def test_a_picture_of_too_little(two: tuple[np.ndarray, np.ndarray]) -> None:
+    """One point has no principal components, and each use has a group."""
+    uses = frame("a", two[0])
+    with pytest.raises(InputError, match=r"^vectors: expected at least two, .*, found 1$"):
+        picture(uses[:1], ["old"])
+    for groups in (["old"], "old", []):
+        with pytest.raises(InputError, match=rf"^groups: expected one for each of the {len(uses)}"):
+            picture(uses, groups)
+
+
 WORDS = "market water cells price energy government level plants system number process".split()
 
 
