@@ -60,7 +60,7 @@ class ElmoEmbedder:
         and the mask, shape `(B, T)`, int64.
         """
         elmo = self.elmo_bilm
-        tokens = elmo.characters(batch)
+        tokens = elmo.characters(lists_of_tokens(batch))
         with elmo.lock.shared(), torch.no_grad():
             layers, mask = elmo.layers(tokens, boundaries=False)
         return torch.stack(layers, dim=1), mask.long()

@@ -8,7 +8,7 @@ import numpy as np
 
 from elmo_plugin.adapters import check_has_one_vector, load_model, missing
 from elmo_plugin.checks import fail
-from elmo_plugin.elmo.sentences import names_of, tokens_of
+from elmo_plugin.elmo.sentences import is_table, named_rows, tokens_of
 
 try:
     from sklearn import base
@@ -62,8 +62,8 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         check_is_fitted(self)
         if getattr(X, "ndim", 1) == 2 and X.shape[1] == 1:
             X = np.asarray(X)[:, 0]
-        if isinstance(X, str) or hasattr(X, "columns"):
+        if isinstance(X, str) or is_table(X):
             fail("X", "a list of texts or one column", type(X).__name__)
         if not self.raw:
-            X = [tokens_of(*named) for named in zip(names_of(X), X)]
+            X = [tokens_of(*row) for row in named_rows(X)]
         return self.elmo_.embed(X, self.layer, pool="mean", raw=self.raw)

@@ -22,7 +22,7 @@ from elmo_plugin.checks import (
 )
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
-from elmo_plugin.elmo.sentences import MAX_TOKENS, PART_TOKENS, parts, token_lists
+from elmo_plugin.elmo.sentences import MAX_TOKENS, PART_TOKENS, parts, token_lists, warn_of_words
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.build import FoundBiLM, check_size
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
@@ -310,11 +310,14 @@ class Elmo(BiLMLayers):
         # Parameters
 
         sentences : `str | Sequence[str] | Sequence[Sequence[str]]`
-            A sentence, as a string with white space between its tokens or as a list of tokens; or
-            several sentences, as a list of such lists. A pandas Series has a sentence in each row,
-            in either form. As a text in a file, a string is split at all white space of Unicode,
-            such as a no-break space (U+00A0) or an ideographic space (U+3000). A token of a list is
-            never split, and may contain these, but no space, tab or line break.
+            A sentence, as a string with white space between its tokens or as a list or tuple of
+            tokens; or several sentences, as a list of such lists. A column of pandas, polars, Arrow
+            or `datasets`, also an index, has a sentence in each row, in either form. All else, such
+            as a NumPy array or an iterator, holds sentences if one of its strings has a space, tab
+            or line break, and is refused if none has, because it may be the tokens of one sentence.
+            As a text in a file, a string is split at all white space of Unicode, such as a no-break
+            space (U+00A0) or an ideographic space (U+3000). A token of a list is never split, and
+            may contain these, but no space, tab or line break.
         layer : `str | int`, optional (default = `"mix"`)
             `"mix"` for the first mix, `"all"` for all layers, `"average"` for their average,
             `"top"` for the top layer, or the number of a layer, where 0 is the word layer.
@@ -325,9 +328,9 @@ class Elmo(BiLMLayers):
             sentence without tokens.
         raw : `bool`, optional (default = `False`)
             Whether each sentence is a string of raw English text, such as `"It isn't easy."`, to
-            split into tokens as in the text of the models in the package; several sentences are a
-            list of strings. `raw_text.split_tokens` gives the tokens and their places. Needs the
-            package nltk.
+            split into tokens as in the text of the models in the package; several sentences are
+            strings in a list or anything else. `raw_text.split_tokens` gives the tokens and their
+            places. Needs the package nltk.
         max_tokens : `int`, optional (default = `2048`)
             The most tokens to read at once, including padding and boundaries. More take more
             memory, and may be faster on a GPU. With `carry` all sentences are read at once.
@@ -384,7 +387,8 @@ class Elmo(BiLMLayers):
 
         sentences : `Iterable[str | Sequence[str]]`
             The sentences, each a string with white space between its tokens or a list of tokens. An
-            open file has a sentence in each line. At most some thousand tokens are read ahead.
+            open file has a sentence in each line. At most some thousand tokens are read ahead. A
+            string of any list is a sentence; a warning says so if several have no white space.
         layer, raw, options
             See `embed`. With `carry`, each sentence continues from the one before it.
 
@@ -395,6 +399,7 @@ class Elmo(BiLMLayers):
             digits, because sentences are in other batches.
         """
         n_tokens = 1 if self.initial_state == "carry" else PART_TOKENS
+        warn_of_words(sentences)
         for part in parts(sentences, n_tokens, raw):
             yield from self.embed(part, layer, **options)
 
@@ -415,7 +420,7 @@ class Elmo(BiLMLayers):
 
         corpus : `str | os.PathLike | Iterable[str | Sequence[str]]`
             The path of a text, which is a file, a glob or a folder with one sentence per line; or
-            the sentences, as in `stream`; or a pandas Series of them.
+            the sentences, as in `stream`, also in a column of pandas.
         words : `str | os.PathLike | Iterable[str]`
             A list of words; a dictionary of each word's forms, such as `{"dog": ["dog", "dogs"]}`;
             or the path of a file in which each line has a word or, separated by a tab, a word and

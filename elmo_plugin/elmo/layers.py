@@ -20,7 +20,7 @@ from elmo_plugin.elmo.frozen import (
     use_one_thread_in_children,
 )
 from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
-from elmo_plugin.elmo.sentences import batches_by_length, lists_of_tokens, token_lists
+from elmo_plugin.elmo.sentences import batches_by_length, token_lists
 from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_weights
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES
@@ -153,13 +153,12 @@ class BiLMLayers(CarriesState):
             self.carried.put(after)
         return (layers, real) if boundaries else without_boundaries(layers, real)
 
-    def characters(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+    def characters(self, sentences: str | Sequence[str] | Sequence[Sequence[str]]) -> Tensor:
         """
-        The character ids of sentences, shape `(B, T, C)`, zeros at padding. Raises an `InputError`
-        if a sentence is a string, whose letters would be its tokens, or if a token is empty or
-        contains a space.
+        The character ids of sentences, shape `(B, T, C)`, zeros at padding; for a single sentence,
+        B is 1. `sentences`: see `Elmo.embed`. Raises an `InputError` as `Elmo.embed`.
         """
-        return self._characters(lists_of_tokens(sentences))
+        return self._characters(token_lists(sentences)[0])
 
     def _characters(self, sentences: list[list[str]]) -> Tensor:
         """The character ids of sentences whose tokens have been checked; see `characters`."""

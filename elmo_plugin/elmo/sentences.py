@@ -1,7 +1,7 @@
 """The forms in which `Elmo.embed` takes sentences, and the batches in which it reads them."""
 
+import logging
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import count, islice
 from typing import Any
@@ -9,8 +9,13 @@ from typing import Any
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.raw_text import RawText, split_tokens
 
+logger = logging.getLogger(__name__)
+
 SPACE = re.compile(r"[ \t\r\n]")
 """No token contains these. Others, such as a no-break space, may be part of one."""
+
+COLUMN_PACKAGES = ("pandas", "pyarrow", "polars", "datasets")
+"""The packages whose arrays are columns of tables, with a sentence in each row."""
 
 MAX_TOKENS = 2048
 """64 sentences of ordinary length, enough rows for efficient matrix products."""
@@ -23,39 +28,51 @@ Number of tokens whose vectors `Elmo.stream` has in memory at a time: 64 MiB at 
 
 
 def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], bool]:
-    """The input of `Elmo.embed` as lists of tokens, and whether it is a single sentence."""
+    """
+    The input of `Elmo.embed` as lists of tokens, and whether it is a single sentence. Its type
+    decides: strings in a list or tuple are the tokens of one sentence, and strings in a column of a
+    table are sentences. Other types can hold either: they are sentences if there is white space in
+    one of the strings, which no token has. Raises an `InputError` if there is none in any.
+    """
     if raw:
         split, is_single = raw_sentences(sentences)
         return [sentence.tokens for sentence in split], is_single
     if isinstance(sentences, str):
         return [sentences.split()], True
-    if is_series(sentences):
-        return [tokens_of(*named) for named in zip(names_of(sentences), sentences)], False
-    items = _items(sentences, "expected a sentence, its tokens in a list, or a list of such lists")
-    n_strings = sum(isinstance(item, str) for item in items)
-    if 0 < n_strings < len(items):
-        other = next(item for item in items if not isinstance(item, str))
+    expected = "expected a sentence, its tokens in a list, or a list of such lists"
+    if not isinstance(sentences, list | tuple):
+        rows = list(named_rows(sentences, expected))
+        if not is_column(sentences) and is_words([row for _, row in rows]):
+            raise InputError(
+                "expected sentences or the tokens of one, found strings without spaces, which "
+                f"may be either, in x, of type {type(sentences).__name__}: list(x) for the tokens "
+                "of one sentence, [s.split() for s in x] for sentences"
+            )
+        return [tokens_of(*row) for row in rows], False
+    strings = [item for item in sentences if isinstance(item, str)]
+    if not strings:
+        return lists_of_tokens(sentences), False
+    if len(strings) < len(sentences):
+        other = next(item for item in sentences if not isinstance(item, str))
         raise InputError(
             "expected a list of tokens or a list of lists of them, "
             f"found a string and {other!r} in one"
         )
-    if n_strings:
-        return [_tokens("one sentence", items)], True
-    return lists_of_tokens(items), False
+    return [_tokens("one sentence", strings)], True
 
 
 def raw_sentences(sentences: Any) -> tuple[list[RawText], bool]:
     """
     The sentences of `embed` and `score` with `raw`, and whether it is a single one: a string, or
-    strings in a list or a pandas Series. Raises an `InputError` for anything else.
+    a row of strings of any type. Raises an `InputError` for anything else.
     """
     if isinstance(sentences, str):
         return [split_tokens(sentences)], True
-    strings = _items(sentences, "expected a sentence or a list of sentences")
-    for name, string in zip(names_of(sentences), strings):
+    rows = list(named_rows(sentences, "expected a sentence or a list of sentences"))
+    for name, string in rows:
         if not isinstance(string, str):
             raise InputError(f"{name}: expected a string with raw, found {string!r}")
-    return [split_tokens(string) for string in strings], False
+    return [split_tokens(string) for _, string in rows], False
 
 
 def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
@@ -63,14 +80,13 @@ def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
     Several sentences as lists of tokens. Raises an `InputError` that names a wrong one by its
     index.
     """
-    items = _items(sentences, "expected lists of tokens")
-    return [_tokens(f"sentence {number}", item) for number, item in enumerate(items)]
+    return [_tokens(*row) for row in named_rows(sentences, "expected lists of tokens")]
 
 
 def tokens_of(name: str, sentence: Any, raw: bool = False) -> list[str]:
     """
     The tokens of a sentence in either form. `raw`: whether a string is raw text. Missing values of
-    pandas are not iterable. Raises an `InputError` that begins with the name.
+    all packages are not iterable. Raises an `InputError` that begins with the name.
     """
     if isinstance(sentence, str):
         return split_tokens(sentence).tokens if raw else sentence.split()
@@ -79,9 +95,8 @@ def tokens_of(name: str, sentence: Any, raw: bool = False) -> list[str]:
 
 def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterator[list[list[str]]]:
     """Divide sentences into parts, which end when they have `n_tokens`, boundaries included."""
-    check_is_list(sentences, "expected sentences")
     part, left = [], n_tokens
-    for name, sentence in zip(names_of(sentences), sentences):
+    for name, sentence in named_rows(sentences):
         part.append(tokens := tokens_of(name, sentence, raw))
         left -= len(tokens) + 2
         if left <= 0:
@@ -92,7 +107,8 @@ def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterato
 
 
 def _tokens(name: str, value: Any, expected: str = "a list of tokens") -> list[str]:
-    tokens = _items(value, f"{name}: expected {expected}")
+    check_is_list(value, f"{name}: expected {expected}")
+    tokens = list(value)
     for token in tokens:
         if not isinstance(token, str) or not token or SPACE.search(token):
             raise InputError(
@@ -103,37 +119,65 @@ def _tokens(name: str, value: Any, expected: str = "a list of tokens") -> list[s
     return tokens
 
 
-def _items(value: Any, expected: str) -> list[Any]:
-    check_is_list(value, expected)
-    return list(value)
+def named_rows(sentences: Any, expected: str = "expected sentences") -> Iterator[tuple[str, Any]]:
+    """
+    Each row of several sentences, with what errors call it. Raises an `InputError` that begins with
+    what was `expected` as `check_is_list`.
+    """
+    check_is_list(sentences, expected)
+    labels = labels_of(sentences)
+    kind, numbers = ("sentence", count()) if labels is None else ("row", labels)
+    for number, row in zip(numbers, sentences):
+        yield f"{kind} {number!r}", row.as_py() if is_arrow_scalar(row) else row
 
 
 def check_is_list(value: Any, expected: str) -> None:
     """
     Raise an `InputError` if a value is not a list or the like. A string is not a list of its
-    letters, nor a DataFrame one of its columns' names.
+    letters, nor a DataFrame one of its columns or their names.
     """
-    if _is_of_pandas("DataFrame", value):
-        raise InputError(f"{expected}, found a DataFrame; choose one of its columns")
-    if not isinstance(value, Iterable) or isinstance(value, (str, Mapping, Set)):
+    if is_table(value):
+        raise InputError(f"{expected}, found a {type(value).__name__}; choose one of its columns")
+    is_scalar = getattr(value, "ndim", 1) == 0 or is_arrow_scalar(value)
+    if not isinstance(value, Iterable) or isinstance(value, str | Mapping | Set) or is_scalar:
         raise InputError(f"{expected}, found {value!r}")
 
 
-def is_series(value: Any) -> bool:
-    """Whether a value is a column of a DataFrame, whose rows have labels."""
-    return _is_of_pandas("Series", value)
+def is_table(value: Any) -> bool:
+    """Whether a value is a DataFrame or another table of pandas, polars, Arrow or `datasets`."""
+    return hasattr(type(value), "columns") or hasattr(type(value), "column_names")
 
 
-def names_of(sentences: Any) -> Iterator[str]:
-    """What errors call the sentences."""
-    if is_series(sentences):
-        return (f"row {label!r}" for label in sentences.index)
-    return (f"sentence {number}" for number in count())
+def is_column(value: Any) -> bool:
+    """Whether a value is a column of a table, or an array or index of the same package."""
+    kinds = type(value).__mro__
+    return any(kind.__module__.partition(".")[0] in COLUMN_PACKAGES for kind in kinds)
 
 
-def _is_of_pandas(kind: str, value: Any) -> bool:
-    pandas = sys.modules.get("pandas")  # only if it was imported, there are objects of it
-    return pandas is not None and isinstance(value, getattr(pandas, kind))
+def is_arrow_scalar(value: Any) -> bool:
+    """Whether a value is an item of an Arrow array, which is a string or a list only in Python."""
+    return hasattr(value, "as_py")
+
+
+def labels_of(sentences: Any) -> Any:
+    """The index of a pandas Series, whose rows have labels; `None` for anything else."""
+    index = getattr(sentences, "index", None)  # a method of a list
+    return index if hasattr(index, "is_unique") else None
+
+
+def is_words(rows: Sequence[Any]) -> bool:
+    """Whether rows are strings without white space, which may be the tokens of one sentence."""
+    return bool(rows) and all(isinstance(row, str) and not SPACE.search(row) for row in rows)
+
+
+def warn_of_words(sentences: Any) -> None:
+    """Warn if a list that is read as sentences is probably the tokens of one."""
+    if isinstance(sentences, list | tuple) and len(sentences) > 1 and is_words(sentences):
+        logger.warning(
+            f"the {len(sentences):,} strings of a list without white space in any, such as "
+            f"{sentences[0]!r}, are read as sentences of one word each; [x] is one sentence with "
+            "the tokens x, and [[word] for word in x] are sentences without this warning"
+        )
 
 
 def groups(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

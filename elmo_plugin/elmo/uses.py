@@ -19,7 +19,14 @@ from tqdm import tqdm
 from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
 from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.elmo.results import PART_SENTENCES, write_results
-from elmo_plugin.elmo.sentences import SPACE, check_is_list, groups, is_series, names_of, tokens_of
+from elmo_plugin.elmo.sentences import (
+    SPACE,
+    groups,
+    labels_of,
+    named_rows,
+    tokens_of,
+    warn_of_words,
+)
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
@@ -99,12 +106,13 @@ def find_uses(corpus: Any, forms: dict[str, str], raw: bool = False) -> Iterator
 def _sentences(corpus: Any, raw: bool) -> Iterator[tuple[str, Any, list[str]]]:
     """The file, number and tokens of each sentence."""
     if not isinstance(corpus, str | os.PathLike):
-        check_is_list(corpus, "expected the path of a text, or sentences")
-        labels: Any = corpus.index if is_series(corpus) else count()
-        if is_series(corpus) and not labels.is_unique:
+        warn_of_words(corpus)
+        labels = labels_of(corpus)
+        if labels is not None and not labels.is_unique:
             expected = "a different label in each row, as after reset_index(drop=True)"
             fail("corpus", expected, list(labels))
-        for label, name, sentence in zip(labels, names_of(corpus), corpus):
+        rows = named_rows(corpus, "expected the path of a text, or sentences")
+        for label, (name, sentence) in zip(count() if labels is None else labels, rows):
             yield "", label, tokens_of(name, sentence, raw)
         return
     files = find_files(corpus)

@@ -266,11 +266,12 @@ def test_values_that_are_not_sentences(elmo, sentences, message):
         elmo.embed(sentences)
 
 
-@pytest.mark.parametrize("sentences", ["A cat .", ["A cat .", "A dog ."], [["A"], "A dog ."]])
-def test_letters_are_not_tokens(elmo, sentences):
-    """A string is a sequence of its letters."""
-    with pytest.raises(ValueError, match=r"expected (lists|a list) of tokens, found 'A "):
-        elmo.characters(sentences)
+def test_letters_are_not_tokens(elmo):
+    """A string is a sequence of its letters, and a sentence for `embed` and `characters` alike."""
+    assert torch.equal(elmo.characters("A cat ."), elmo.characters([["A", "cat", "."]]))
+    for sentences in (["A cat .", "A dog ."], [["A"], "A dog ."]):
+        with pytest.raises(ValueError, match=r"expected (tokens|a list of tokens).* found"):
+            elmo.characters(sentences)
 
 
 @pytest.mark.parametrize("token", ["", "He ran .", "\t", "a\nb", None, 3])
@@ -363,11 +364,11 @@ def test_files_at_home(bilm_files, monkeypatch):
 
 @pytest.mark.parametrize("form", [tuple, iter, numpy.array])
 def test_other_sequences_are_lists(elmo, form):
-    """The expected vectors are those of a list of the same tokens."""
+    """The expected vectors are those of a list of the same tokens. Only tuples are the tokens of a
+    single sentence too, see `test_sentences.py`."""
     tokens = ["The", "dog", "."]
     expected = elmo.embed(tokens)
     assert expected.shape == (3, 16)
-    assert numpy.array_equal(elmo.embed(form(tokens)), expected)
     assert numpy.array_equal(elmo.embed([form(tokens)])[0], expected)
 
 
