@@ -36,8 +36,12 @@ TAR_MAGIC = b"ustar\0", b"ustar  \0"  # POSIX and GNU
 TAR_MAGIC_POSITION = 257
 
 # Data of a task is not text: its tags and numbers would become words.
-TASK_DATA = re.compile(r'\s*(?:\[?\s*\{\s*"(?:[^"\\]|\\.)*"\s*:|-DOCSTART-|#begin document)')
-"""The beginning of JSON up to the first key, and of the files of CoNLL-2003 and CoNLL-2012."""
+LABEL = r"(?:\d|[A-Z]+)"
+TASK_DATA = re.compile(
+    r'\s*(?:\[?\s*\{\s*"(?:[^"\\]|\\.)*"\s*:'  # the first key of JSON
+    rf"|\({LABEL}?\s*\({LABEL}\s"  # trees, with labels of the Penn Treebank or of sentiment
+    r"|-DOCSTART-|#begin document)"  # CoNLL-2003 and CoNLL-2012
+)
 TAG_AT_END = re.compile(r".*\S\s(?:O|[BIELSU]-[A-Z][A-Z\d_-]*)\s*")
 """
 A token's line whose last column is the tag of a span. With labels in lower case, which words such
@@ -169,7 +173,7 @@ def _refuse_task_data(lines: list[str], name: str) -> None:
     n_tagged = sum(TAG_AT_END.fullmatch(row) is not None for row in rows)
     fix = ""
     if TASK_DATA.match("\n".join(lines[:3])):
-        found = "JSON or CoNLL data"
+        found = "JSON, trees or CoNLL data"
     elif len(tabs) > max(FEW_LINES, len(rows) / 2) and sum(tabs) > FEW_TABS:
         found = "tabs in most lines, as in CoNLL or TSV data"
         fix = "; if the tabs separate tokens: tr '\\t' ' '"

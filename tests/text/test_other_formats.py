@@ -22,17 +22,19 @@ CONLL_U = "# text = It runs\n1\tIt\tit\tPRON\n2\truns\trun\tVERB\n3\t.\t.\tPUNCT
         (ROOT / "fixtures/dependencies/train.conllu", "tabs in most lines"),
         (ROOT / "fixtures/semantic_dependencies/train.sdp", "tabs in most lines"),
         (ROOT / "fixtures/tagging/train.tsv", "tabs in most lines"),
-        (ROOT / "fixtures/ner/train.conll", "JSON or CoNLL data"),
-        (ROOT / "fixtures/coref/train.gold_conll", "JSON or CoNLL data"),
-        (ROOT / "fixtures/snli/train.jsonl", "JSON or CoNLL data"),
-        (ROOT / "fixtures/squad/train.json", "JSON or CoNLL data"),
+        (ROOT / "fixtures/ner/train.conll", "JSON, trees or CoNLL data"),
+        (ROOT / "fixtures/coref/train.gold_conll", "JSON, trees or CoNLL data"),
+        (ROOT / "fixtures/snli/train.jsonl", "JSON, trees or CoNLL data"),
+        (ROOT / "fixtures/squad/train.json", "JSON, trees or CoNLL data"),
+        (ROOT / "fixtures/trees/train.mrg", "JSON, trees or CoNLL data"),
+        ("(3 (2 It) (4 (3 ran) (2 .)))\n", "JSON, trees or CoNLL data"),
         ("It\tPRON\nruns\tVERB\n.\tPUNCT\n\n" * 2, "tabs in most lines"),
         (CONLL_U, "tabs in most lines"),
         (CONLL_U.replace("\n", "\r\n"), "tabs in most lines"),
         (CONLL_2003, "a tag at the end of most lines"),
         ("Paris NNP I-person\nis VBZ O\nold JJ O\n. . O\n", "a tag at the end of most lines"),
-        ('{\n  "sentence" : "It ran ."\n}\n', "JSON or CoNLL data"),
-        ('[\n {"sentence": "It ran ."}\n]\n', "JSON or CoNLL data"),
+        ('{\n  "sentence" : "It ran ."\n}\n', "JSON, trees or CoNLL data"),
+        ('[\n {"sentence": "It ran ."}\n]\n', "JSON, trees or CoNLL data"),
     ],
 )
 def test_the_data_of_a_task_is_not_text(tmp_path: Path, content: Path | str, found: str) -> None:
@@ -55,6 +57,7 @@ def test_the_data_of_a_task_is_not_text(tmp_path: Path, content: Path | str, fou
         "He saw the U-boat\nShe sent an E-mail\nIhre E-Mail\nDie U-Bahn\n",
         '{ " It ran . " }\n{ a : " b " }\n',
         '{ "a" , "b" } is a set\n[ { " It " ] :\n',
+        "( I ( we ) ran )\n( 2 ) and (3 (or 4 ) )\n(A) (B)\n",
     ],
 )
 def test_text_with_tabs_and_capitals_stays_text(tmp_path: Path, content: str) -> None:
