@@ -327,6 +327,8 @@ NULL_HAS_A_MEANING = {
     ((Model, "bilm"), "lstm.use_skip_connections"),
     ((Model, "bilm"), "char_cnn.n_highway"),
     ((DataLoader, "bilm"), "shuffle"),
+    ((TokenEmbedder, "elmo"), "requires_grad"),
+    ((TokenEmbedder, "elmo"), "precision"),
     ((Checkpointer, "bilm"), "save_every_num_seconds"),
     ((Checkpointer, "bilm"), "keep_most_recent_by_count"),
 }

@@ -61,7 +61,7 @@ class ElmoEmbedder:
         """
         elmo = self.elmo_bilm
         tokens = elmo.characters(lists_of_tokens(batch))
-        with elmo.lock.shared(), torch.no_grad():
+        with elmo.reading(), torch.no_grad():
             layers, mask = elmo.layers(tokens, boundaries=False)
         return torch.stack(layers, dim=1), mask.long()
 

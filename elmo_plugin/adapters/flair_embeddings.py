@@ -36,8 +36,11 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
         self, model: str | os.PathLike | BiLM = "small", layer: str | int = "average"
     ) -> None:
         super().__init__()
-        elmo = Elmo(model).eval() if isinstance(model, BiLM) else load_model(model, layer)
-        self.elmo = elmo.requires_grad_(False)
+        if isinstance(model, BiLM):
+            elmo = Elmo(model, requires_grad=False).eval()
+        else:
+            elmo = load_model(model, layer)
+        self.elmo = elmo.requires_grad_(False)  # the mix too
         self.layer = layer
         self.name = f"elmo-{'bilm' if isinstance(model, BiLM) else model}-{layer}"
         self.static_embeddings = True

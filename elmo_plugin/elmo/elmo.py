@@ -56,7 +56,8 @@ class Elmo(BiLMLayers):
     # Parameters
 
     bilm : `BiLM`
-        The biLM. Modified in place: its `requires_grad`, mode and precision are set.
+        The biLM. Modified in place: its `requires_grad`, mode and precision are set. Modules that
+        have the same biLM share the first two; a `copy.deepcopy` of it can have others.
     num_output_representations : `int`, optional (default = `1`)
         Number of mixes, each with its own weights.
     do_layer_norm : `bool`, optional (default = `False`)
@@ -70,18 +71,19 @@ class Elmo(BiLMLayers):
         gives the word layer a share of 0.58, and `[100, 0, 0]` all.
     use_top_only : `bool`, optional (default = `False`)
         Whether to use only the top layer instead of a mix; see `ScalarMix`.
-    requires_grad : `bool`, optional (default = `False`)
+    requires_grad : `bool`, optional
         Whether to fine-tune the biLM with the task. A frozen biLM runs without autograd and caches
-        word vectors.
+        word vectors. By default it is frozen, unless another module that exists has the biLM, whose
+        setting then stays.
     initial_state : `str`, optional (default = `"warm"`)
         LSTM state at the start of a sentence: `"warm"`, the mean state at sentence starts in
         training; `"zero"`; or `"carry"`, the final state of the same batch row in the previous
         batch, as in bilm-tf and AllenNLP, so that vectors depend on earlier batches.
-    precision : `str`, optional (default = `"fp32"`)
+    precision : `str`, optional
         Precision of the biLM's matrix products: `"fp32"`; `"bf16"`, which permits bfloat16 on
         devices that have it natively; or `"int8"`, for a frozen biLM, which also permits 8-bit
-        integers in the LSTMs, where the compiled kernels run on a CPU with AVX512_VNNI. The vectors
-        are fp32 in all cases.
+        integers in the LSTMs, where the compiled kernels run on a CPU with AVX512_VNNI. By
+        default that of `bilm`, which is `"fp32"` once it is loaded. The vectors are always fp32.
     cache_dir : `str | os.PathLike`, optional
         Folder for a `LayerCache`, which several biLMs may share. Results of the same batch are
         bit-identical with and without a cache. Layers computed in another batch agree up to
@@ -95,7 +97,8 @@ class Elmo(BiLMLayers):
 
     `InputError`
         If a parameter has a wrong type or value, if `scalar_mix_parameters` is not one finite
-        number per layer, or if `cache_dir` is combined with a fine-tuned biLM or with `"carry"`.
+        number per layer, if `cache_dir` is combined with a fine-tuned biLM or with `"carry"`, or if
+        another module that exists has the biLM with another `requires_grad` or `precision`.
     """
 
     def __init__(
@@ -108,9 +111,9 @@ class Elmo(BiLMLayers):
         keep_sentence_boundaries: bool = False,
         scalar_mix_parameters: Sequence[float] | None = None,
         use_top_only: bool = False,
-        requires_grad: bool = False,
+        requires_grad: bool | None = None,
         initial_state: str = "warm",
-        precision: str = "fp32",
+        precision: str | None = None,
         cache_dir: str | os.PathLike | None = None,
         cache_dtype: str = "float32",
         cache_size_gb: float = 10.0,
@@ -270,7 +273,7 @@ class Elmo(BiLMLayers):
         flat = self.bilm.resize_characters(tokens.flatten(0, -3))
         self.bilm.token_encoder.check_spelled(flat)
         keep = self.keep_sentence_boundaries
-        with self.lock.shared():  # layers and mixes are from the same weights
+        with self.reading():  # layers and mixes are from the same weights
             layers, mask = self.layers(flat, boundaries=keep or self._normalizes)
             mixed, mask = self._mixed(layers, mask, self.mixes, keep)
         return {
@@ -354,7 +357,7 @@ class Elmo(BiLMLayers):
         _check_layer(layer, self.n_layers)
         vectors: list[Any] = [None] * len(batch)
         boundaries = layer == "mix" and self._normalizes
-        with self.lock.shared():  # all sentences are read with the same weights
+        with self.reading():  # all sentences are read with the same weights
             for places, layers, mask in self.read(batch, max_tokens, boundaries):
                 chosen = self._chosen(layers, mask, layer)
                 for row, b in enumerate(places):  # of (.., B, T, 2P)

@@ -74,7 +74,7 @@ class LanguageModel(BiLMLayers):
     # Parameters
 
     bilm : `BiLM`
-        The biLM. Modified in place: its `requires_grad`, mode and precision are set.
+        The biLM. Modified in place, as by `Elmo`, and frozen unless another module trains it.
     softmax : `SampledSoftmax`
         The softmax for both directions.
     words : `Sequence[str]`
@@ -90,7 +90,7 @@ class LanguageModel(BiLMLayers):
         words: Sequence[str],
         *,
         initial_state: str = "warm",
-        precision: str = "fp32",
+        precision: str | None = None,
     ) -> None:
         if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS or len(words) != softmax.n_words:
             fail("words", f"{', '.join(SPECIAL_WORDS)}, .., {softmax.n_words} in total", words)
@@ -188,7 +188,7 @@ class LanguageModel(BiLMLayers):
             batch, is_single = token_lists(sentences)
             self._warn_of_unsplit(batch)
         scores: list[Any] = [None] * len(batch)
-        with self.lock.shared():
+        with self.reading():
             for places, top in self._read(batch, max_tokens):
                 own = self._scores([batch[b] for b in places], top, entropy, BASES[base])
                 for b, of_sentence in zip(places, own):
@@ -290,9 +290,9 @@ class LanguageModel(BiLMLayers):
             wanted = [range(len(sentence)) for sentence in batch]
         _check_targets(wanted, batch)
         words: list[Any] = [None] * len(batch)
-        before = self.carried.state
-        try:
-            with self.lock.shared():
+        with self.reading():
+            before = self.carried.state
+            try:
                 for places, top in self._read(batch, MAX_TOKENS):
                     for row, b in enumerate(places):
                         at = torch.tensor(list(wanted[b]), dtype=torch.long, device=top.device)
@@ -301,8 +301,8 @@ class LanguageModel(BiLMLayers):
                         both = {"forward": top[0, row, at], "backward": top[1, row, at + 2]}
                         contexts = [x for name, x in both.items() if direction in (name, "both")]
                         words[b] = self._most_probable(contexts, k)
-        finally:
-            self.carried.state = before
+            finally:
+                self.carried.state = before
         return words[0][0] if is_number else words[0] if is_single else words
 
     def _most_probable(self, contexts: list[Tensor], k: int) -> list[list[Substitute]]:

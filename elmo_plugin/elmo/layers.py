@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import InputError, check_choice, check_count, check_flag, check_number
+from elmo_plugin.checks import (
+    InputError,
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    shown,
+)
 from elmo_plugin.elmo.export import exported_layers
 from elmo_plugin.elmo.frozen import (
     CAPACITY,
@@ -23,8 +31,8 @@ from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
 from elmo_plugin.elmo.sentences import batches_by_length, token_lists
 from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_weights
 from elmo_plugin.modules import BiLM, LSTMState
-from elmo_plugin.modules.bilm import INITIAL_STATES
-from elmo_plugin.modules.initial_state import CarriesState
+from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
+from elmo_plugin.modules.initial_state import CarriesState, owners_of
 from elmo_plugin.text.characters import sentence_characters
 
 
@@ -39,36 +47,37 @@ class BiLMLayers(CarriesState):
         self,
         bilm: BiLM,
         *,
-        requires_grad: bool = False,
+        requires_grad: bool | None = None,
         initial_state: str,
-        precision: str,
+        precision: str | None = None,
         cache_dir: str | os.PathLike | None = None,
         cache_dtype: str = "float32",
         cache_size_gb: float = 10.0,
     ) -> None:
         super().__init__()
-        check_flag("requires_grad", requires_grad)
         check_choice("initial_state", initial_state, INITIAL_STATES)
         check_choice("cache_dtype", cache_dtype, DTYPES)
         check_number("cache_size_gb", cache_size_gb, above=0)
-        if precision == "int8" and requires_grad:
-            raise InputError('precision "int8": expected a frozen biLM, found requires_grad true')
         self.initial_state = initial_state
         self.has_weights = True
         self.needs_warm_state = False
         self.same_bits = False  # see `WordVectorCache`
         self.layer_cache: LayerCache | None = None
-        if cache_dir is not None:
-            if requires_grad:
-                raise InputError("cache_dir: expected a frozen biLM, found requires_grad true")
-            if initial_state == "carry":
-                raise InputError(
-                    "cache_dir: expected initial_state zero or warm, found carry, under which a "
-                    "sentence's layers depend on those before it"
-                )
-            self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
-        bilm.set_precision(precision)  # other `Elmo`s may use it: only after all checks
-        self.bilm = bilm.eval().requires_grad_(requires_grad)
+        with lock_of(bilm).alone():
+            settings = _settings(bilm, requires_grad=requires_grad, precision=precision)
+            if cache_dir is not None:
+                if settings["requires_grad"]:
+                    raise InputError("cache_dir: expected a frozen biLM, found requires_grad true")
+                if initial_state == "carry":
+                    raise InputError(
+                        "cache_dir: expected initial_state zero or warm, found carry, under which "
+                        "a sentence's layers depend on those before it"
+                    )
+                self.layer_cache = LayerCache(cache_dir, cache_dtype, cache_size_gb)
+            if not owners_of(bilm):  # only after all checks
+                bilm.set_precision(settings["precision"])
+                bilm.requires_grad_(settings["requires_grad"])
+            self.bilm = bilm.eval()
         self._frozen: FrozenBiLM | None = None
         self.register_load_state_dict_pre_hook(take_allennlp_weights)  # before the next one
         self.register_load_state_dict_pre_hook(_before_loading)
@@ -92,6 +101,13 @@ class BiLMLayers(CarriesState):
     def lock(self) -> SharedLock:
         """The lock of the biLM, which other users of the same biLM share."""
         return lock_of(self.bilm)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """
+        The lock, held to read sentences: alone under `carry`, because each batch continues from the
+        state after the one before, and two that are read at once would begin with the same.
+        """
+        return self.lock.alone() if self.initial_state == "carry" else self.lock.shared()
 
     def frozen(self) -> FrozenBiLM | None:
         """
@@ -262,6 +278,32 @@ class BiLMLayers(CarriesState):
         super().train(mode)
         self.bilm.eval()  # its dropout is only for language model training
         return self
+
+
+def _settings(bilm: BiLM, **asked: Any) -> dict[str, Any]:
+    """
+    The `requires_grad` and `precision` of a biLM for a new owner, which asks for some or, by
+    `None`, for those that it has; without owners it is frozen. Raises an `InputError` if its owners
+    have others.
+    """
+    owners = owners_of(bilm)
+    is_trained = bool(owners) and any(x.requires_grad for x in bilm.parameters())
+    shared = {"requires_grad": is_trained, "precision": bilm.permitted_precision}
+    settings = shared | {name: value for name, value in asked.items() if value is not None}
+    check_flag("requires_grad", settings["requires_grad"])
+    check_choice("precision", settings["precision"], PRECISIONS)
+    if owners and settings != shared:
+        raise InputError(
+            f"expected {_shown(shared)}, as the {type(owners[0]).__name__} that has the same biLM, "
+            f"found {_shown(settings)}; a copy.deepcopy of the biLM can have settings of its own"
+        )
+    if settings["requires_grad"] and settings["precision"] == "int8":
+        raise InputError('precision "int8": expected a frozen biLM, found requires_grad true')
+    return settings
+
+
+def _shown(settings: dict[str, Any]) -> str:
+    return " and ".join(f"{name} {shown(value)}" for name, value in settings.items())
 
 
 def _before_loading(layers: BiLMLayers, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:

@@ -99,6 +99,12 @@ class BiLM(nn.Module):
         return "bf16" if is_cast else "fp32"
 
     @property
+    def permitted_precision(self) -> str:
+        """The precision that `set_precision` has set."""
+        dtype = self.bilstm.layers[0].precision
+        return next(name for name, known in PRECISIONS.items() if known == dtype)
+
+    @property
     def max_characters_per_token(self) -> int:
         """C, the number of character ids of a token that its vector depends on."""
         return self.token_encoder.max_characters
@@ -232,12 +238,12 @@ class BiLM(nn.Module):
         `(L, 2, B, ...)`. `kind` is one of `INITIAL_STATES`: `"zero"`; `"warm"`, the mean state at
         sentence starts in training; or `"carry"`, the final state of the same batch row in the
         previous batch, as in bilm-tf and AllenNLP, so that a vector depends on earlier batches.
-        This state is `carried`, by default zeros.
+        This state is `carried`, by default zeros, whose type may be one that the biLM had before.
         """
         if kind == "warm":
             return self.warm_state(batch_size)
         if kind == "carry" and carried is not None:
-            return carried.take(batch_size)
+            return carried.take(batch_size).to(self.warm_state.output)
         return self.bilstm.zero_state(batch_size)
 
     def after_boundary(self, state: LSTMState) -> LSTMState:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 import torch.distributed as dist
@@ -38,7 +39,8 @@ class CarriesState(nn.Module):
     """
     A module with a `bilm` that reads batches which continue from one another. It moves with its
     carried states, and a checkpoint has the result of `resume_state` under the module's key
-    `resume_state`; other weights are read from the start.
+    `resume_state`; other weights are read from the start. Several may own the same biLM; see
+    `owners_of`.
     """
 
     bilm: Any
@@ -47,6 +49,11 @@ class CarriesState(nn.Module):
         super().__init__(**of_another_base)
         self.carried = CarriedState()
         self.register_load_state_dict_pre_hook(_take_resume_state)
+        _owners[id(self)] = self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        _owners[id(self)] = self  # also a copy
 
     @property
     def device(self) -> torch.device:
@@ -62,6 +69,16 @@ class CarriesState(nn.Module):
             if isinstance(value, CarriedState):
                 value.map(fn)  # same device and precision as the weights
         return self
+
+
+_owners: WeakValueDictionary[int, CarriesState] = WeakValueDictionary()
+
+
+def owners_of(bilm: nn.Module) -> list[CarriesState]:
+    """The modules that exist now and have this biLM, which share its precision and training."""
+    # Unlike an iterator, this list does not mind that other threads create owners.
+    owners = (reference() for reference in _owners.valuerefs())
+    return [owner for owner in owners if owner is not None and getattr(owner, "bilm", 0) is bilm]
 
 
 def _take_resume_state(

@@ -90,11 +90,12 @@ class BiLMWithSoftmax(CarriesState):
         else:
             words = self.bilm.resize_characters(words)
             begin = self.bilm.resize_characters(self.bilm.boundaries)[0]
-        zero = self.bilm.bilstm.zero_state(batch_size)
         # In training, rows start from zeros (bilm-tf: only at the run's start). The warm state is
         # not used here, because it would depend on the number of processes.
-        start = zero if self.training else self.bilm.initial_state(self.initial_state, batch_size)
-        state = (carried.state or zero).take(batch_size).where(starts, start)
+        kind = "zero" if self.training else self.initial_state
+        start = self.bilm.initial_state(kind, batch_size)
+        before = self.bilm.initial_state("carry", batch_size, carried.state)
+        state = before.where(starts, start)
         if self.training:
             first = words[forward_inputs[:, 0]]
             at_start = (first == begin.to(first)).view(batch_size, -1).all(dim=1)

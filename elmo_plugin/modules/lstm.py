@@ -159,8 +159,15 @@ class LSTMState(NamedTuple):
     def put(self, rows: LSTMState) -> LSTMState:
         """This state with its first rows replaced by `rows`, as in bilm-tf."""
         return LSTMState(
-            *(torch.cat([new, old[:, :, rows.batch_size :]], 2) for old, new in zip(self, rows))
+            *(
+                torch.cat([new, old[:, :, rows.batch_size :].to(new)], 2)
+                for old, new in zip(self, rows)
+            )
         )
+
+    def to(self, other: Tensor) -> LSTMState:
+        """This state in the type and on the device of `other`."""
+        return LSTMState(*(x.to(other) for x in self))
 
     def select(self, rows: Tensor) -> LSTMState:
         """The rows with these indices, shape `(B',)`, in this order."""

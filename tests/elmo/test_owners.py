@@ -1,0 +1,235 @@
+"""Several modules of one biLM, which share its settings, and the state that `carry` carries."""
+
+import copy
+import gc
+import io
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from elmo_plugin import Elmo, LanguageModel
+from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.frozen import FrozenBiLM
+from elmo_plugin.modules import BiLM, SampledSoftmax
+from elmo_plugin.modules.language_model import BiLMWithSoftmax
+from tests.compare import assert_close
+from tests.random_bilm import random_bilm
+
+SENTENCE = "He threw the stick to the dog .".split()
+WORDS = ["<S>", "</S>", "<UNK>", "the", "dog"]
+
+
+def scorer(bilm: BiLM, **settings: Any) -> LanguageModel:
+    softmax = SampledSoftmax(n_words=len(WORDS), dim=5, n_negative_samples=None)
+    return LanguageModel(bilm, softmax, WORDS, **settings)
+
+
+def settings_of(bilm: BiLM) -> tuple[bool, str]:
+    return all(x.requires_grad for x in bilm.parameters()), bilm.permitted_precision
+
+
+@pytest.mark.parametrize("other", [Elmo, scorer])
+def test_another_owner_leaves_fine_tuning_on(other: Callable[..., Any]) -> None:
+    """The gradient of the biLM is the one that it has without the other module, which reads the
+    same vectors."""
+    gradients = []
+    for n_others in (0, 1):
+        elmo = Elmo(random_bilm().bilm, requires_grad=True)
+        others = [other(elmo.bilm) for _ in range(n_others)]
+        for reader in others:
+            read = reader.embed if isinstance(reader, Elmo) else reader.score
+            read([SENTENCE])
+        elmo(elmo.characters([SENTENCE]))["elmo_representations"][0].sum().backward()
+        gradients.append([x.grad for x in elmo.bilm.parameters()])
+    for found, expected in zip(*gradients):
+        assert found is not None and torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("other", [Elmo, scorer])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_a_precision_stays_until_another_is_asked_for(
+    precision: str, other: Callable[..., Any]
+) -> None:
+    """By definition, with the first owner and when it no longer exists."""
+    first = Elmo(random_bilm().bilm, precision=precision)
+    bilm = first.bilm
+    second = other(bilm)
+    assert settings_of(bilm) == (False, precision)
+    del first, second
+    third = other(bilm)
+    assert settings_of(bilm) == (False, precision)
+    del third
+    assert Elmo(bilm, precision="fp32").bilm.permitted_precision == "fp32"
+
+
+@pytest.mark.parametrize(
+    "own, asked",
+    [
+        ({}, {"requires_grad": True}),
+        ({"requires_grad": True}, {"requires_grad": False}),
+        ({"precision": "bf16"}, {"precision": "fp32"}),
+        ({"precision": "int8"}, {"requires_grad": True}),
+        ({"requires_grad": True, "precision": "bf16"}, {"precision": "int8"}),
+    ],
+)
+def test_other_settings_are_refused_while_an_owner_exists(own: dict, asked: dict) -> None:
+    """The error names both settings, the biLM stays as it was, and the refused module is no owner:
+    when the first one no longer exists, the same settings are accepted, and are the biLM's."""
+    first = Elmo(random_bilm().bilm, **own)
+    bilm = first.bilm
+    before = settings_of(bilm)
+    shown = " and ".join(["requires_grad {} and precision {!r}"]).format
+    wanted = {"requires_grad": before[0], "precision": before[1]} | asked
+    expected = shown(str(before[0]).lower(), before[1])
+    found = shown(str(wanted["requires_grad"]).lower(), wanted["precision"])
+    with pytest.raises(InputError, match=f"expected {expected}, as the Elmo .*, found {found};"):
+        Elmo(bilm, **asked)
+    assert settings_of(bilm) == before
+    assert Elmo(bilm, **own).bilm is bilm  # equal settings are shared
+    del first
+    if asked.keys() | own.keys() == {"requires_grad", "precision"}:
+        bilm.set_precision("fp32")
+    Elmo(bilm, **asked)
+    assert settings_of(bilm) == settings_of(Elmo(random_bilm().bilm, **asked).bilm)
+
+
+def test_an_owner_is_gone_when_nothing_refers_to_it() -> None:
+    """Without the garbage collector, as by `del` in a notebook, after it was used in each way."""
+    gc.disable()
+    try:
+        elmo = Elmo(random_bilm().bilm)
+        bilm = elmo.bilm
+        elmo.embed([SENTENCE])
+        elmo.load_state_dict(elmo.state_dict())
+        elmo.float().eval()
+        elmo.fingerprint()
+        del elmo
+        elmo = Elmo(bilm, requires_grad=True)
+        elmo(elmo.characters([SENTENCE]))["elmo_representations"][0].sum().backward()
+        del elmo
+        assert settings_of(Elmo(bilm, precision="bf16").bilm) == (False, "bf16")
+    finally:
+        gc.enable()
+
+
+def test_a_part_that_was_frozen_by_hand_stays_frozen() -> None:
+    """By definition: fine-tuning of only a part is fine-tuning, and is shared as it is."""
+    elmo = Elmo(random_bilm().bilm, requires_grad=True)
+    elmo.bilm.token_encoder.requires_grad_(False)
+    other = Elmo(elmo.bilm, requires_grad=True)
+    trained = {name for name, x in other.bilm.named_parameters() if x.requires_grad}
+    assert trained == {name for name, _ in elmo.bilm.named_parameters() if "bilstm" in name}
+
+
+def through_torch(elmo: Elmo) -> Elmo:
+    file = io.BytesIO()
+    torch.save(elmo, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda elmo: pickle.loads(pickle.dumps(elmo)), through_torch],
+    ids=["deepcopy", "pickle", "torch"],
+)
+def test_a_copy_owns_its_biLM(copied: Callable[[Elmo], Elmo]) -> None:
+    """A copy has a biLM of its own, whose settings are those of the original until it no longer
+    exists. The original's are never touched."""
+    elmo = Elmo(random_bilm().bilm, precision="bf16")
+    twin = copied(elmo)
+    bilm = twin.bilm
+    assert bilm is not elmo.bilm and settings_of(bilm) == (False, "bf16")
+    with pytest.raises(InputError, match="as the Elmo that has the same biLM"):
+        Elmo(bilm, requires_grad=True)
+    del twin
+    assert settings_of(Elmo(bilm, requires_grad=True, precision="fp32").bilm) == (True, "fp32")
+    assert settings_of(elmo.bilm) == (False, "bf16")
+
+
+def test_a_language_model_in_training_is_an_owner() -> None:
+    """The vectors of a language model while it is trained do not end its training."""
+    model = BiLMWithSoftmax(random_bilm().bilm.options, n_words=9, precision="bf16")
+    elmo = Elmo(model.bilm)
+    assert elmo.embed([SENTENCE])[0].shape == (8, 10)
+    assert settings_of(model.bilm) == (True, "bf16")
+    with pytest.raises(InputError, match="as the BiLMWithSoftmax that has the same biLM"):
+        Elmo(model.bilm, requires_grad=False)
+    with pytest.raises(InputError, match="cache_dir: expected a frozen biLM"):
+        Elmo(model.bilm, cache_dir="unused")
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_carried_state_has_the_type_of_the_biLM(trained: bool) -> None:
+    """The biLM is float16 for one batch, and then float32 again. The state of an `Elmo` that was in
+    float32 all the time differs from it after several batches only by what its memory has left of
+    the first, and its type is the biLM's."""
+    torch.manual_seed(0)
+    bilm = random_bilm().bilm
+    expected = Elmo(copy.deepcopy(bilm), initial_state="carry", requires_grad=trained)
+    elmo = Elmo(bilm, initial_state="carry", requires_grad=trained)
+    for reader in (expected, elmo):
+        if reader is elmo:
+            bilm.half()
+        reader.embed([SENTENCE, SENTENCE[:3]])
+        bilm.float()
+        for sentences in ([SENTENCE], [SENTENCE, SENTENCE]):
+            found = reader.embed(sentences, "top", as_tensors=True)
+            assert all(x.dtype == torch.float32 for x in found)
+    assert elmo.carried.state is not None and expected.carried.state is not None
+    for state, right in zip(elmo.carried.state, expected.carried.state):
+        assert state.dtype == torch.float32
+        assert_close(state.numpy(), right.numpy(), what="state", atol=0.02)
+
+
+@pytest.mark.parametrize("kind", ["embed", "forward", "score", "substitutes"])
+def test_no_update_of_a_carried_state_is_lost(kind: str, monkeypatch: Any) -> None:
+    """A second thread reads while the first is in the LSTMs. The state is the one after both, read
+    one after the other in one thread."""
+    states = []
+    for concurrent in (False, True):
+        bilm = random_bilm().bilm
+        model: Any = scorer if kind in ("score", "substitutes") else Elmo
+        elmo = model(bilm, initial_state="carry")
+        read = {
+            "embed": lambda elmo=elmo: elmo.embed(SENTENCE),
+            "forward": lambda elmo=elmo: elmo(elmo.characters([SENTENCE])),
+            "score": lambda elmo=elmo: elmo.score(SENTENCE),
+            "substitutes": lambda elmo=elmo: (elmo.score(SENTENCE), elmo.substitutes(SENTENCE)),
+        }[kind]
+        if concurrent:
+            _read_in_two_threads(elmo, read, monkeypatch)
+        else:
+            read()
+            read()
+        states.append(elmo.carried.state)
+    for found, expected in zip(*states):
+        assert_close(found.numpy(), expected.numpy(), what="state", atol=1e-6)
+
+
+def _read_in_two_threads(elmo: Any, read: Callable[[], Any], monkeypatch: Any) -> None:
+    """Read in a second thread that starts when the first is in the LSTMs, which goes on when the
+    second is there too or waits for the lock."""
+    sentences, arrived = FrozenBiLM.sentences, threading.Event()
+    second = threading.Thread(target=read)
+
+    def interrupted(*arguments: Any) -> Any:
+        if threading.current_thread() is second:
+            arrived.set()
+        elif second.ident is None:
+            second.start()
+            lock = elmo.lock
+            while not arrived.is_set() and lock._n_writers < 2:
+                with lock._changed:
+                    lock._changed.wait(0.01)
+        return sentences(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FrozenBiLM, "sentences", interrupted)
+        read()
+        second.join(60)
+    assert not second.is_alive()
