@@ -10,7 +10,6 @@ tensor, `parameter.data.mul_(2)`. Clear the caches after that.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -26,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.files.digest import new_digest
+from elmo_plugin.files.fork import at_fork
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.bilm import SentenceLayers
 from elmo_plugin.modules.token_encoder import filled
@@ -129,7 +129,7 @@ def _open_all() -> None:
         lock.open()
 
 
-os.register_at_fork(after_in_child=_open_all)
+at_fork(after_in_child=_open_all)
 
 
 @cache  # registered once in a process
@@ -138,7 +138,7 @@ def use_one_thread_in_children() -> None:
     From now on, let the children that this process forks compute in one thread. A child has none of
     the threads in which its parent has computed, and would wait for them forever.
     """
-    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
+    at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 # ---- The state ----

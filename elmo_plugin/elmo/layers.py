@@ -215,14 +215,15 @@ class BiLMLayers(CarriesState):
         with self.lock.alone():
             self.check_weights()
             reader, state = self.frozen() or self.bilm, self.bilm.bilstm.zero_state(batch_size)
-            totals = [torch.zeros_like(x[:, :, :1], dtype=torch.float64) for x in state]
+            # On the CPU, because Apple's GPUs have no float64.
+            totals = [torch.zeros(x[:, :, :1].shape, dtype=torch.float64) for x in state]
             for start in range(0, len(texts), batch_size):
                 tokens = self._characters(texts[start : start + batch_size])
                 lengths = self.bilm.sentence_lengths(tokens)
                 after = reader.sentences(tokens, lengths, state.take(len(tokens))).state
                 state = state.put(after)
                 for total, x in zip(totals, after):
-                    total += x.sum(dim=2, keepdim=True)
+                    total += x.sum(dim=2, keepdim=True).cpu()
             self.bilm.warm_state.set(LSTMState(*(total / len(texts) for total in totals)))
 
     def check_weights(self) -> None:

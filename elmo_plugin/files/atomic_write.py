@@ -39,7 +39,7 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
             if path.is_file():
                 temporary.chmod(stat.S_IMODE(path.stat().st_mode))
             yield temporary
-            with temporary.open("rb") as written:
+            with temporary.open("r+b") as written:  # Windows flushes what is open for writing
                 os.fsync(written.fileno())  # otherwise a power failure may leave an empty file
             os.replace(temporary, path)
         finally:

@@ -9,7 +9,6 @@ is not memory-mapped, because reading a truncated mapped file kills the process.
 """
 
 import logging
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from elmo_plugin.files.digest import CHECKSUM_SIZE, checksum
+from elmo_plugin.files.fork import at_fork
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +121,4 @@ _no_fork = threading.Lock()
 Held while SQLite runs, because a child that is forked while another thread holds one of SQLite's
 locks would wait for it forever.
 """
-os.register_at_fork(
-    before=_no_fork.acquire, after_in_parent=_no_fork.release, after_in_child=_no_fork.release
-)
+at_fork(before=_no_fork.acquire, after_in_parent=_no_fork.release, after_in_child=_no_fork.release)

@@ -175,7 +175,9 @@ def expected_count(words: Tensor, n_tries: int, n_words: int) -> Tensor:
 
     `words`: word numbers of any shape. Returns float32 numbers of the same shape.
     """
-    p = log_uniform(words.to(torch.float64), n_words)
+    # Apple's GPUs have no float64.
+    precise = torch.float32 if words.device.type == "mps" else torch.float64
+    p = log_uniform(words.to(precise), n_words)
     return -torch.expm1(n_tries * torch.log1p(-p)).float()
 
 
