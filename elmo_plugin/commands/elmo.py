@@ -101,15 +101,15 @@ def run(args: argparse.Namespace) -> None:
 
     def lines(warns: bool) -> Iterator[Line]:
         n_tokens = n_cropped = 0
-        most = elmo.bilm.max_characters_per_token
+        limit = elmo.bilm.token_encoder.word_limit
         for line in sentence_lines(read_lines(file, name), name, *args.shard):
             if args.raw:
                 line = line._replace(text=" ".join(split_tokens(line.text).tokens))
             n_tokens += len(tokens := line.tokens)
-            n_cropped += count_cropped(tokens, most)
+            n_cropped += count_cropped(tokens, limit)
             yield line
         if warns:
-            warn_of_cropped(name, n_cropped, n_tokens, most)
+            warn_of_cropped(name, n_cropped, n_tokens, limit)
 
     total = count_lines(file, lines(True))
     dump(elmo, lines(total is None), args.output_file, settings, total)

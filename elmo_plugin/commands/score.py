@@ -28,7 +28,7 @@ from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.elmo.pairs import pair_accuracies
 from elmo_plugin.elmo.results import PART_SENTENCES, Line, sentence_lines, write_results
 from elmo_plugin.elmo.scores import column_names, score_columns
-from elmo_plugin.elmo.sentences import groups
+from elmo_plugin.elmo.sentences import groups, one_call
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.text.lines import read_lines
@@ -102,9 +102,10 @@ def run(args: argparse.Namespace) -> None:
 
     if args.output_file is None:
         header = _header(args)
-        for group in groups(lines(), _at_once(model)):
-            print_text(header + _scored(model, group, args), end="")
-            header = ""
+        with one_call():
+            for group in groups(lines(), _at_once(model)):
+                print_text(header + _scored(model, group, args), end="")
+                header = ""
         print_text(header, end="")  # of a text without sentences
     else:
         total = count_lines(file, lines())

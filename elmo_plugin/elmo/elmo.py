@@ -22,7 +22,15 @@ from elmo_plugin.checks import (
 )
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
-from elmo_plugin.elmo.sentences import MAX_TOKENS, PART_TOKENS, parts, token_lists, warn_of_words
+from elmo_plugin.elmo.sentences import (
+    MAX_TOKENS,
+    PART_TOKENS,
+    current_call,
+    one_call,
+    parts,
+    token_lists,
+    warn_of_words,
+)
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.build import FoundBiLM, check_size
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
@@ -403,8 +411,11 @@ class Elmo(BiLMLayers):
         """
         n_tokens = 1 if self.initial_state == "carry" else PART_TOKENS
         warn_of_words(sentences)
+        call = current_call()
         for part in parts(sentences, n_tokens, raw):
-            yield from self.embed(part, layer, **options)
+            with one_call(call):  # never around a yield, which would leave it to the caller
+                vectors = self.embed(part, layer, **options)
+            yield from vectors
 
     def uses(
         self,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
-import re
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,27 +24,10 @@ from elmo_plugin.ops.backend import not_compiled
 from elmo_plugin.ops.softmax import entropies
 from elmo_plugin.text.characters import BEGIN, END, SPECIAL_WORDS, UNKNOWN
 
-logger = logging.getLogger(__name__)
-
 BASES = {2: math.log(2), "e": 1.0}
 """The bases of logarithms, and their natural logarithms."""
 
 DIRECTIONS = ("both", "forward", "backward")
-
-
-UNSPLIT = re.compile(r"\w[.,;:?!]+$")
-"""The end of a token that is probably several."""
-
-MANY_UNSPLIT = 0.02
-"""A larger share of such tokens among all gives a warning."""
-
-
-@cache  # one warning in a process
-def warn_of_unsplit() -> None:
-    logger.warning(
-        "many tokens, such as 'dog.', end in punctuation and are unknown to the softmax; raw=True, "
-        "and --raw of the command, split raw English text into tokens, one sentence a line"
-    )
 
 
 class Substitute(NamedTuple):
@@ -98,6 +78,10 @@ class LanguageModel(BiLMLayers):
         self.softmax = softmax
         self.words = list(words)
         self._ids = {word: number for number, word in enumerate(self.words)}
+
+    @property
+    def _knows(self) -> Callable[[str], bool]:
+        return lambda word: self._ids.get(word, UNKNOWN) != UNKNOWN
 
     @classmethod
     def from_pretrained(cls, name: str, **kwargs: Any) -> LanguageModel:
@@ -186,7 +170,6 @@ class LanguageModel(BiLMLayers):
             batch = [sentence.tokens for sentence in split]
         else:
             batch, is_single = token_lists(sentences)
-            self._warn_of_unsplit(batch)
         scores: list[Any] = [None] * len(batch)
         with self.reading():
             for places, top in self._read(batch, max_tokens):
@@ -218,13 +201,6 @@ class LanguageModel(BiLMLayers):
             # Log probabilities and, if wanted, entropies, each of both directions, (n + 1,).
             by_direction = array.reshape(2 * len(numbers), -1)
             yield SentenceScores(sentence, in_vocabulary, *by_direction)
-
-    def _warn_of_unsplit(self, batch: list[list[str]]) -> None:
-        """Warn if many tokens are unknown because they end in punctuation."""
-        words = [word for sentence in batch for word in sentence]
-        n_unsplit = sum(word not in self._ids and bool(UNSPLIT.search(word)) for word in words)
-        if n_unsplit > MANY_UNSPLIT * len(words):
-            warn_of_unsplit()
 
     def perplexity(
         self, sentences: str | Sequence[str] | Sequence[Sequence[str]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -28,12 +28,12 @@ from elmo_plugin.elmo.frozen import (
     use_one_thread_in_children,
 )
 from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
-from elmo_plugin.elmo.sentences import batches_by_length, token_lists
+from elmo_plugin.elmo.sentences import UnknownWords, batches_by_length, of_call, token_lists
 from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_weights
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
 from elmo_plugin.modules.initial_state import CarriesState, owners_of
-from elmo_plugin.text.characters import sentence_characters
+from elmo_plugin.text.characters import CutWords, sentence_characters
 
 
 class BiLMLayers(CarriesState):
@@ -174,7 +174,21 @@ class BiLMLayers(CarriesState):
         The character ids of sentences, shape `(B, T, C)`, zeros at padding; for a single sentence,
         B is 1. `sentences`: see `Elmo.embed`. Raises an `InputError` as `Elmo.embed`.
         """
-        return self._characters(token_lists(sentences)[0])
+        batch, _ = token_lists(sentences)
+        self._check_words(batch)
+        return self._characters(batch)
+
+    def _check_words(self, sentences: list[list[str]]) -> None:
+        """Warn of words that are read as others, once for each call; see `of_call`."""
+        of_call(CutWords).add(sentences, self.bilm.token_encoder.word_limit)
+        if (knows := self._knows) is not None:
+            of_call(UnknownWords).add(sentences, knows)
+
+    @property
+    def _knows(self) -> Callable[[str], bool] | None:
+        """Whether the model has a word, if it has a vocabulary."""
+        table = self.bilm.word_table
+        return None if table is None else table.words.__contains__
 
     def _characters(self, sentences: list[list[str]]) -> Tensor:
         """The character ids of sentences whose tokens have been checked; see `characters`."""
@@ -190,6 +204,7 @@ class BiLMLayers(CarriesState):
         one before.
         """
         check_count("max_tokens", max_tokens)
+        self._check_words(sentences)
         batches: Iterable[list[int]] = batches_by_length(list(map(len, sentences)), max_tokens)
         if self.initial_state == "carry" and sentences:
             batches = [list(range(len(sentences)))]
@@ -212,6 +227,7 @@ class BiLMLayers(CarriesState):
         if is_single or not texts:
             other = "one, whose tokens these are" if is_single else "none"
             raise InputError(f"expected several sentences, as a list of lists, found {other}")
+        self._check_words(texts)
         with self.lock.alone():
             self.check_weights()
             reader, state = self.frozen() or self.bilm, self.bilm.bilstm.zero_state(batch_size)

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.frozen import bytes_of
 from elmo_plugin.elmo.layers import BiLMLayers
-from elmo_plugin.elmo.sentences import groups
+from elmo_plugin.elmo.sentences import groups, one_call
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum, file_checksum
 from elmo_plugin.files.file_lock import FileLock
@@ -98,6 +98,7 @@ def write_results(
     facts = results.facts | facts_of(model)
     parts: list[_Part] = []
     with (
+        one_call(),
         _same_bits(model),
         _parts_folder(out) as folder,
         tqdm(total=total, unit=" sentences", desc=out.name) as progress,

@@ -2,20 +2,35 @@
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import count, islice
-from typing import Any
+from typing import Any, TypeVar
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.raw_text import RawText, split_tokens
+from elmo_plugin.text.characters import MANY_UNKNOWN
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SPACE = re.compile(r"[ \t\r\n]")
 """No token contains these. Others, such as a no-break space, may be part of one."""
 
 COLUMN_PACKAGES = ("pandas", "pyarrow", "polars", "datasets")
 """The packages whose arrays are columns of tables, with a sentence in each row."""
+
+UNSPLIT = re.compile(r"\w[.,;:?!]+$")
+"""The end of a token that is probably several."""
+
+MANY_UNSPLIT = 0.5
+"""A larger share of sentences that end in such a token gives a warning."""
+
+N_EXAMPLES = 3
+"""Number of unknown words in a warning. A few words of a name are no reason for one."""
 
 MAX_TOKENS = 2048
 """64 sentences of ordinary length, enough rows for efficient matrix products."""
@@ -177,6 +192,75 @@ def warn_of_words(sentences: Any) -> None:
             f"the {len(sentences):,} strings of a list without white space in any, such as "
             f"{sentences[0]!r}, are read as sentences of one word each; [x] is one sentence with "
             "the tokens x, and [[word] for word in x] are sentences without this warning"
+        )
+
+
+_of_call: ContextVar[dict[type, Any] | None] = ContextVar("_of_call", default=None)
+
+
+def current_call() -> dict[type, Any]:
+    """What `of_call` has made in the block of `one_call` around this; nothing outside of one."""
+    objects = _of_call.get()
+    return {} if objects is None else objects
+
+
+@contextmanager
+def one_call(objects: dict[type, Any] | None = None) -> Iterator[None]:
+    """
+    Let all calls in the block share what `of_call` makes, so that a warning about the text of many
+    calls comes once. `objects`: the `current_call` to continue.
+    """
+    token = _of_call.set(current_call() if objects is None else objects)
+    try:
+        yield
+    finally:
+        _of_call.reset(token)
+
+
+def of_call(kind: type[T]) -> T:
+    """The object of a kind that belongs to this call."""
+    return current_call().setdefault(kind, kind())
+
+
+class UnknownWords:
+    """
+    Counts the words of a call that are none of a vocabulary. Warns once if they are many, or if
+    most sentences end in a token such as *dog.*, as those that were not split into tokens do.
+    """
+
+    def __init__(self) -> None:
+        self._n: Counter[str] = Counter()
+        self._examples: dict[str, None] = {}
+        self._has_warned = False
+
+    def add(self, sentences: Sequence[Sequence[str]], knows: Callable[[str], bool]) -> None:
+        """Read more sentences of the call. `knows`: whether the vocabulary has a word."""
+        unknown = [word for sentence in sentences for word in sentence if not knows(word)]
+        ends = [sentence[-1] for sentence in sentences if sentence]
+        unsplit = [word for word in ends if UNSPLIT.search(word) and not knows(word)]
+        self._n.update(words=sum(map(len, sentences)), unknown=len(unknown))
+        self._n.update(ends=len(ends), unsplit=len(unsplit))
+        for word in (*unsplit, *unknown):
+            if len(self._examples) < N_EXAMPLES:
+                self._examples.setdefault(word)
+        is_unsplit = self._n["unsplit"] > MANY_UNSPLIT * self._n["ends"]
+        is_unknown = self._n["unknown"] > MANY_UNKNOWN * self._n["words"]
+        has_examples = len(self._examples) == N_EXAMPLES
+        if not self._has_warned and (is_unsplit or (is_unknown and has_examples)):
+            self._has_warned = True
+            self._warn(is_unsplit)
+
+    def _warn(self, is_unsplit: bool) -> None:
+        advice = "are its language, its case, its encoding and its tokens those of the model?"
+        if is_unsplit:
+            advice = (
+                "most sentences end in a token such as 'dog.'; raw=True, and --raw of the command, "
+                "split raw English text into tokens"
+            )
+        logger.warning(
+            f"{100 * self._n['unknown'] / self._n['words']:.1f} % of the words, such as "
+            f"{', '.join(map(repr, self._examples))}, are unknown to the model, which takes all "
+            f"of them for one word, <UNK>; {advice}"
         )
 
 

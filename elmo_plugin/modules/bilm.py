@@ -112,7 +112,7 @@ class BiLM(nn.Module):
     def resize_characters(self, tokens: Tensor) -> Tensor:
         """
         The character ids of tokens, shape `(..., C)`, for this biLM's C. Raises an `InputError` if
-        they have been cut to a smaller C.
+        they may have been cut to a smaller C.
         """
         return resize_characters(tokens, self.max_characters_per_token)
 

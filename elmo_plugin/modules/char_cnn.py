@@ -8,7 +8,7 @@ from elmo_plugin.checks import check_choice
 from elmo_plugin.ops.char_conv import convolve
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.options import ACTIVATIONS
-from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, boundary_characters
+from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, WordLimit, boundary_characters
 
 
 class CharCNN(nn.Module):
@@ -91,6 +91,11 @@ class CharCNN(nn.Module):
         if self.projection is not None:
             x = self.projection(x)
         return x
+
+    @property
+    def word_limit(self) -> WordLimit:
+        """The bytes of a word between its two marks, beyond which it is cut."""
+        return WordLimit(self.max_characters - 2)
 
     @property
     def boundaries(self) -> Tensor:

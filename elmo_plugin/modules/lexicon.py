@@ -60,6 +60,9 @@ class WordList(nn.Module):
         """The words in the order of their numbers."""
         return self.text.cpu().numpy().tobytes().decode().split("\n")[:-1]
 
+    def __contains__(self, word: str) -> bool:
+        return word.encode("utf-8", "ignore") in self.numbers.of_words
+
     def check(self) -> None:
         """Compute how words are found, if it has not been done. Raises an `InputError` as `index`,
         and if the text is not UTF-8."""

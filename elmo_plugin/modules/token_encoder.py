@@ -5,12 +5,15 @@ and say what they read:
 
     max_characters  C, the number of character ids of a word, with its two marks, that show what its
                     vector depends on
+    word_limit      the `WordLimit`, beyond which words are cut
     boundaries      the character ids of the tokens that begin and end a sentence, shape `(2, C)`
     check_spelled   refuses tokens that they cannot read
     has_lexicon     whether they look words or code points up
 
 Below them are functions that prepare the words of a batch for an encoder.
 """
+
+import sys
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +26,7 @@ from elmo_plugin.text.characters import (
     DEFAULT_MAX_CHARACTERS,
     NUM_CHARACTERS,
     UNKNOWN_TOKEN,
+    WordLimit,
     boundary_characters,
     check_is_text,
     word_bytes,
@@ -92,6 +96,10 @@ class WordTable(LexiconEncoder):
         return self.words.longest + 3  # one byte more than its longest word
 
     @property
+    def word_limit(self) -> WordLimit:
+        return WordLimit(sys.maxsize)  # a longer word than those of the table is an unknown one
+
+    @property
     def boundaries(self) -> Tensor:
         return boundary_characters(DEFAULT_MAX_CHARACTERS)
 
@@ -133,6 +141,10 @@ class CodePointEncoder(LexiconEncoder):
     @property
     def max_characters(self) -> int:
         return self.code_points.most_bytes + 3
+
+    @property
+    def word_limit(self) -> WordLimit:
+        return WordLimit(self.code_points.max_characters_per_token - 2, in_bytes=False)
 
     @property
     def boundaries(self) -> Tensor:

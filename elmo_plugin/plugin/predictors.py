@@ -25,6 +25,7 @@ from elmo_plugin.commands.streams import output_encoding
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel, Substitute
 from elmo_plugin.elmo.scores import SentenceScores
+from elmo_plugin.elmo.sentences import current_call, one_call
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.bilm_model import BiLMModel, exp
@@ -70,6 +71,7 @@ class BiLMPredictor(Predictor):
                 "biLM"
             )
         super().__init__(model, *args, **kwargs)
+        self._call = current_call()  # so that a warning comes once, and not for each batch
 
     def load_line(self, line: str) -> JsonDict:
         line = line.strip()
@@ -112,8 +114,9 @@ class BiLMPredictor(Predictor):
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
-        words = self._scorer.substitutes(sentences)
-        scores = self._scorer.score(sentences, base="e")
+        with one_call(self._call):
+            words = self._scorer.substitutes(sentences)
+            scores = self._scorer.score(sentences, base="e")
         return [_output(*sentence) for sentence in zip(scores, words)]
 
     @cached_property
@@ -167,9 +170,11 @@ class ElmoPredictor(BiLMPredictor):
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
+        with one_call(self._call):
+            vectors = self._elmo.embed(sentences, layer="all")
         return [
             {"tokens": tokens, "layers": layers.tolist()}
-            for tokens, layers in zip(sentences, self._elmo.embed(sentences, layer="all"))
+            for tokens, layers in zip(sentences, vectors)
         ]
 
     @cached_property

@@ -10,7 +10,7 @@ import logging
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -57,6 +57,13 @@ MOST_CHARACTERS = 1 << 12
 MANY_CROPPED = 0.01
 """A larger share of cropped tokens gives a warning. In tokenized text they are rare, like URLs."""
 
+MOST_CUT_WORDS = 1 << 16
+"""Number of long words that are compared with one another, to bound the memory."""
+
+MANY_UNKNOWN = 0.3
+"""A larger share of tokens that no vocabulary has gives a warning; in English text, `small` lacks 2
+to 5 %."""
+
 
 def check_max_characters(name: str, max_characters_per_token: Any) -> None:
     """Check that the length has room for a word's two marks and one byte."""
@@ -92,23 +99,71 @@ def words_to_characters(
     return rows
 
 
-def count_cropped(words: Iterable[str], max_characters_per_token: int) -> int:
-    """The number of words that are cropped, because they have too many bytes in UTF-8."""
-    most = max_characters_per_token - 2
-    return sum(4 * len(w) > most and len(w.encode("utf-8", "ignore")) > most for w in words)
+class WordLimit(NamedTuple):
+    """
+    The longest word that a token encoder does not cut: a number of bytes in UTF-8, or of code
+    points. A lone surrogate is neither.
+    """
+
+    most: int
+    in_bytes: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.most} {'bytes in UTF-8' if self.in_bytes else 'code points'}"
+
+    def may_reach(self, word: str) -> bool:
+        """Whether a word may be as long as the limit. Quickly false for most words."""
+        return MOST_BYTES_OF_CODE_POINT * len(word) >= self.most
+
+    def spelled(self, word: str) -> bytes | str:
+        """The bytes or code points of a word."""
+        spelled = word.encode("utf-8", "ignore")
+        return spelled if self.in_bytes else spelled.decode()
 
 
-def warn_of_cropped(
-    name: str, n_cropped: int, n_tokens: int, max_characters_per_token: int
-) -> None:
+def count_cropped(words: Iterable[str], limit: WordLimit) -> int:
+    """The number of words that are cropped, because they are longer than the limit."""
+    return sum(limit.may_reach(w) and len(limit.spelled(w)) > limit.most for w in words)
+
+
+def warn_of_cropped(name: str, n_cropped: int, n_tokens: int, limit: WordLimit) -> None:
     """Warn if many tokens of the text `name` are cropped, as those of an unsegmented text are."""
     if n_cropped > MANY_CROPPED * n_tokens:
         logger.warning(
             f"{name}: {n_cropped:,} of its {n_tokens:,} tokens ({100 * n_cropped / n_tokens:.1f} "
-            f"%) are longer than {max_characters_per_token - 2} bytes in UTF-8 and are cropped: "
-            "are there spaces between its words? A text without them, such as Chinese, has to be "
-            "tokenized first"
+            f"%) are longer than {limit} and are cropped: are there spaces between its words? A "
+            "text without them, such as Chinese, has to be tokenized first"
         )
+
+
+class CutWords:
+    """
+    The words of a call that are as long as the limit of its token encoder. Warns once if two of
+    them are equal up to it and so have equal vectors.
+    """
+
+    def __init__(self) -> None:
+        self._words: dict[bytes | str, str] = {}
+        self._has_warned = False
+
+    def add(self, sentences: Sequence[Sequence[str]], limit: WordLimit) -> None:
+        """Read more sentences of the call. Warns, once in a process, if most tokens are cropped."""
+        long = [word for sentence in sentences for word in sentence if limit.may_reach(word)]
+        if 2 * count_cropped(long, limit) > sum(map(len, sentences)):
+            warn_of_long_tokens(limit)
+        for word in long:
+            beginning = limit.spelled(word)[: limit.most]
+            if self._has_warned or len(beginning) < limit.most:
+                continue
+            other = self._words.setdefault(beginning, word)
+            if other != word:
+                self._has_warned = True
+                logger.warning(
+                    f"the words {other!r} and {word!r} have equal vectors, because they begin with "
+                    f"the same {limit}, and the rest of a longer word is not read"
+                )
+            if len(self._words) > MOST_CUT_WORDS:
+                self._words.clear()
 
 
 @lru_cache(maxsize=1)
@@ -122,12 +177,12 @@ def warn_of_boundaries() -> None:
 
 
 @lru_cache(maxsize=1)
-def warn_of_long_tokens(max_characters_per_token: int) -> None:
+def warn_of_long_tokens(limit: WordLimit) -> None:
     """Warn, once in a process, that most tokens of some sentences are cropped."""
     logger.warning(
-        f"most tokens of some sentences are longer than {max_characters_per_token - 2} bytes in "
-        "UTF-8 and are cropped: is each string of a list one token? Several sentences are a list "
-        "of lists, and the tokens of a protein are its letters: [list(protein)]"
+        f"most tokens of some sentences are longer than {limit} and are cropped: is each string of "
+        "a list one token? Several sentences are a list of lists, and the tokens of a protein are "
+        "its letters: [list(protein)]"
     )
 
 
@@ -164,13 +219,11 @@ def bytes_to_characters(
 def sentence_characters(sentences: Sequence[Sequence[str]], n_characters: int) -> Tensor:
     """
     The character ids of sentences, shape `(B, T, C)`, int64, zeros at padding. Warns, once in a
-    process, of tokens that are read as boundaries, and if most tokens are cropped.
+    process, of tokens that are read as boundaries.
     """
     lengths = list(map(len, sentences))
     shape = len(sentences), max(lengths, default=0), n_characters
     tokens = torch.zeros(shape, dtype=torch.long, device="cpu")
-    if 2 * sum(count_cropped(sentence, n_characters) for sentence in sentences) > sum(lengths):
-        warn_of_long_tokens(n_characters)
     for row, sentence in zip(tokens, sentences):
         if BEGIN_TOKEN in sentence or END_TOKEN in sentence:
             warn_of_boundaries()
@@ -188,7 +241,8 @@ def boundary_characters(
 def resize_characters(tokens: Tensor, n_characters: int) -> Tensor:
     """
     The character ids of tokens, shape `(..., C)`, cut or padded to `n_characters`, as if they had
-    been made for this number. Raises an `InputError` if they were cut to fewer.
+    been made for this number. Raises an `InputError` if there are fewer and a token fills them, in
+    which case it may have been cut.
     """
     size = tokens.size(-1)
     if size > n_characters:
@@ -199,9 +253,9 @@ def resize_characters(tokens: Tensor, n_characters: int) -> Tensor:
     elif size < n_characters:
         if (tokens[..., -1] == END_WORD).any():
             raise InputError(
-                f"expected words of up to {n_characters - 2} bytes in UTF-8, found one that was "
-                f"cut to {size - 2}; set max_characters_per_token of the token indexer to "
-                f"{n_characters} or more"
+                f"expected words of up to {n_characters - 2} bytes in UTF-8, found one that fills "
+                f"{size - 2}, so that it may have been cut to {size - 2}; set "
+                f"max_characters_per_token of the token indexer to {n_characters} or more"
             )
         more = tokens.new_full((*tokens.shape[:-1], n_characters - size), PADDING)
         tokens = torch.cat([tokens, more * tokens[..., :1].bool()], dim=-1)

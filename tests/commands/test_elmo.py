@@ -694,7 +694,8 @@ def test_cropped_tokens(tmp_path, options, monkeypatch, caplog, source, lines, s
         if source == "file":
             patch.setattr(elmo_command, "dump", lambda *_, **__: None)
         run(path, tmp_path / "out", "--top", *options)
-    found = [r.getMessage() for r in caplog.records if "48 bytes" in r.getMessage()]
+    messages = [r.getMessage() for r in caplog.records]
+    found = [x for x in messages if "48 bytes in UTF-8 and are cropped" in x]
     assert len(found) == (share is not None)
     if share is not None:
         name = "stdin" if path == "-" else path

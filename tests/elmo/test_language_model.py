@@ -13,7 +13,6 @@ from allennlp.models import load_archive
 
 from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import language_model as language_model_module
 from elmo_plugin.elmo.scores import score_columns
 from elmo_plugin.formats.bilm_tf.texts import write_options, write_vocabulary_file
 from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
@@ -237,19 +236,6 @@ def test_many_words_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(found[0].double(), log_z, rtol=1e-6, atol=1e-5)
     entropies = -(log_p.exp() * log_p).sum(dim=1)
     torch.testing.assert_close(found[1].double(), entropies, rtol=1e-5, atol=1e-5)
-
-
-def test_text_that_was_not_split(caplog: pytest.LogCaptureFixture) -> None:
-    """By definition: one warning in a process, and none for tokens or with `raw`."""
-    model, warn = language_model(), language_model_module.warn_of_unsplit
-    warn.cache_clear()
-    model.score(["the dog .", "the dog."], raw=True)
-    model.score([["the", "dog", "."], ["the", "Mr.", *["dog"] * 99]])
-    assert not caplog.text
-    for sentence in ("He threw the dog.", "He threw the stick."):
-        model.score(sentence)
-    assert caplog.text.count("end in punctuation and are unknown") == 1
-    warn.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -17,7 +17,7 @@ from elmo_plugin.checks import InputError, check_choice, check_count, check_path
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_words
-from elmo_plugin.text.characters import UNKNOWN, warn_of_cropped
+from elmo_plugin.text.characters import MANY_UNKNOWN, UNKNOWN, WordLimit, warn_of_cropped
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.windows import Epoch
@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 
 NAME = 'data_loader of type "bilm"'
 SHUFFLES = ("sentences", None)
-MANY_UNKNOWN = 0.3
-"""A larger share of unknown tokens causes a warning."""
 
 AHEAD = 8
 """Number of windows that are made ahead."""
@@ -175,9 +173,9 @@ class BiLMDataLoader(DataLoader):
         with named(f"{NAME}: train_data_path or validation_data_path"):
             check_path("the text", self.data_path)
             corpus = open_corpus(self.data_path, cache_dir)
-        most = self.reader.max_characters_per_token
-        n_cropped = int(corpus.counts[corpus.word_lengths() > most - 2].sum())
-        warn_of_cropped(self.data_path, n_cropped, corpus.num_tokens, most)
+        limit = WordLimit(self.reader.max_characters_per_token - 2)
+        n_cropped = int(corpus.counts[corpus.word_lengths() > limit.most].sum())
+        warn_of_cropped(self.data_path, n_cropped, corpus.num_tokens, limit)
         return corpus
 
     def _check_rows(self, batch_size: int, shuffle: str | None, world_size: int) -> int:

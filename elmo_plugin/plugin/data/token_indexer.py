@@ -15,12 +15,17 @@ from elmo_plugin.text.characters import (
     FIRST_BYTE,
     NO_TOKEN,
     NUM_CHARACTERS,
+    CutWords,
+    WordLimit,
     check_max_characters,
     single_character,
     word_to_characters,
 )
 
 NAME = 'token indexer of type "elmo"'
+
+CUT_WORDS = CutWords()
+"""Those of the process: indexers do not know where a text ends."""
 
 
 @TokenIndexer.register("elmo")
@@ -71,6 +76,7 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
 
     def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokenList:
         length, words = self.max_characters_per_token, [token.ensure_text() for token in tokens]
+        CUT_WORDS.add([words], WordLimit(length - 2))
         return {"elmo_tokens": [self._added.get(w) or word_to_characters(w, length) for w in words]}
 
     def as_padded_tensor_dict(

@@ -1,0 +1,230 @@
+"""
+Warnings of words that a model reads as others: words that it cuts, and words that none of its
+vocabulary is. Each comes once for a call or for the run of a command.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from allennlp.data import Token, Vocabulary
+
+from elmo_plugin import Elmo, LanguageModel
+from elmo_plugin.commands import runner, score
+from elmo_plugin.elmo import elmo as elmo_module
+from elmo_plugin.elmo import pairs
+from elmo_plugin.elmo import uses as uses_module
+from elmo_plugin.modules import BiLM
+from elmo_plugin.options import BiLMOptions
+from elmo_plugin.plugin.data import token_indexer
+from elmo_plugin.text import characters
+from elmo_plugin.text.characters import CutWords
+from tests.formats.test_elmoformanylangs import write_model
+from tests.random_bilm import LSTM
+
+LONG = "അന്താരാഷ്ട്രവിമാന"
+"""17 code points, each of three bytes: three more than the 48 bytes between a word's marks."""
+TWINS = [f"{LONG}ത്താവളം", f"{LONG}ത്താവളത്തിൽ"]
+
+
+@pytest.fixture
+def elmo(bilm_archive: str) -> Elmo:
+    return Elmo.from_archive(bilm_archive)
+
+
+@pytest.fixture
+def model(bilm_archive: str) -> LanguageModel:
+    return LanguageModel.from_archive(bilm_archive)
+
+
+@pytest.fixture
+def cut(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    return lambda: [x for x in _taken(caplog) if "have equal vectors" in x]
+
+
+@pytest.fixture
+def unknown(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    return lambda: [x for x in _taken(caplog) if "are unknown to the model" in x]
+
+
+def _taken(caplog: pytest.LogCaptureFixture) -> list[str]:
+    messages = list(caplog.messages)
+    caplog.clear()
+    return messages
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        TWINS,
+        ["a" * 49, "a" * 50],
+        ["a" * 48, "a" * 49],  # the first one is not cut
+        ["a" * 47, "a" * 48],
+        ["a" * 47 + "b", "a" * 47 + "c"],
+        ["a" * 47 + "ä", "a" * 47 + "ö"],  # their first bytes are equal
+        ["a" * 99, "a" * 99],
+        ["dog", "cat"],
+    ],
+)
+def test_words_are_equal_if_a_warning_says_so(elmo: Elmo, words: list[str], cut: Any) -> None:
+    """The oracle is whether the word vectors of two different words are equal."""
+    one, other = elmo.embed([[word] for word in words], 0)
+    messages = cut()
+    assert len(messages) == (words[0] != words[1] and np.array_equal(one, other))
+    assert all(repr(word) in x for word in words for x in messages)
+
+
+@pytest.mark.parametrize("n", range(3, 9))
+def test_code_points(tmp_path: Path, n: int, cut: Any) -> None:
+    """As above, for an encoder that reads six code points, with and without a table of words."""
+    for word_dim in (0, 4):
+        elmo = Elmo.from_archive(write_model(tmp_path / f"{word_dim}", word_dim=word_dim))
+        for ends, is_cut in ((("本", "🙂"), n >= 6), (("本", "本the"), n >= 5)):
+            words = [["日" * n + end] for end in ends]
+            one, other = elmo.embed(words, 0)
+            assert is_cut == np.array_equal(one, other) == len(cut())
+
+
+def test_every_call_warns_once(elmo: Elmo, model: LanguageModel, cut: Any, monkeypatch) -> None:
+    """By definition: once in each call, however many batches it has, and also if the words are not
+    in the same one."""
+    monkeypatch.setattr(elmo_module, "PART_TOKENS", 1)
+    sentences = [[TWINS[0]], ["a", "dog"], [TWINS[1]], TWINS]
+    calls: list[Callable[[], Any]] = [
+        lambda: elmo.embed(sentences),
+        lambda: elmo.embed(sentences, max_tokens=1),
+        lambda: elmo.characters(sentences),
+        lambda: elmo.warm_up(sentences),
+        lambda: list(elmo.stream(sentences)),
+        lambda: elmo.uses(sentences, TWINS),
+        lambda: model.score(sentences),
+        lambda: model.perplexity(sentences),
+        lambda: model.substitutes(sentences, k=1),
+    ]
+    for call in calls:
+        for _ in range(2):
+            call()
+            [message] = cut()
+            assert message.startswith(f"the words {TWINS[0]!r} and {TWINS[1]!r} have equal vectors")
+    stream = elmo.stream(sentences)
+    next(stream)
+    elmo.embed([[TWINS[1]]])  # a call between two parts of a stream is another call
+    assert not cut()
+
+
+def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, cut: Any) -> None:
+    """By definition: at most so many words are compared."""
+    monkeypatch.setattr(characters, "MOST_CUT_WORDS", 3)
+    words, limit = CutWords(), characters.WordLimit(4)
+    words.add([[f"{number}....." for number in range(1000, 1100)]], limit)
+    assert len(words._words) <= 4 and not cut()
+    words.add([["2000.", "2000;"]], limit)
+    assert len(cut()) == 1
+
+
+def test_the_indexer(cut: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Components of AllenNLP read words in the token indexer: one warning in a process."""
+    monkeypatch.setattr(token_indexer, "CUT_WORDS", CutWords())
+    indexer = token_indexer.ElmoTokenIndexer()
+    for _ in range(2):
+        for word in TWINS:
+            indexer.tokens_to_indices([Token(word)], Vocabulary())
+    assert len(cut()) == 1
+
+
+FINNISH = (
+    "Kaikki ihmiset syntyvät vapaina ja tasavertaisina arvoltaan ja oikeuksiltaan .",
+    "Heille on annettu järki ja omatunto .",
+)
+ENGLISH = ("The nurse drank the cold water .", "Jocasta read the letter from Kaikki .")
+
+
+@pytest.fixture(scope="module")
+def small() -> LanguageModel:
+    return LanguageModel.from_pretrained("small")
+
+
+def test_text_that_the_model_does_not_know(small: LanguageModel, unknown: Any) -> None:
+    """By definition: a warning above 30 %, with the share, which is counted by hand in the words of
+    `small`, and three examples. Ordinary English has a few unknown names."""
+    texts = [
+        list(FINNISH),
+        [x.upper() for x in ENGLISH],
+        [x.encode("utf-16-le").decode("latin1") for x in ENGLISH],
+    ]
+    for sentences in texts:
+        words = [word for sentence in sentences for word in sentence.split()]
+        new = [word for word in words if word not in set(small.words)]
+        for call in (small.score, small.perplexity, lambda x: small.substitutes(x, k=1)):
+            call([sentence.split() for sentence in sentences])
+            [message] = unknown()
+            examples = ", ".join(map(repr, list(dict.fromkeys(new))[:3]))
+            share = f"{100 * len(new) / len(words):.1f} %"
+            assert message.startswith(f"{share} of the words, such as {examples}, are unknown")
+            assert "language" in message
+    for sentence in ([x.split() for x in ENGLISH], "Jocasta Kaikki", [[]], []):
+        small.score(sentence)
+    assert not unknown()
+
+
+def test_text_that_was_not_split(small: LanguageModel, unknown: Any) -> None:
+    """By definition: none for tokens or with `raw`; a hint for sentences with their last period."""
+    small.score(["He threw the dog.", "the dog ."], raw=True)
+    small.score([["He", "met", "Sgt.", "Jones", "."], ["the", "dog", "."], ["Calif."]])
+    assert not unknown()
+    for sentences in ("He threw the dog.", [["the", "dog."], ["It", "ran!"], ["the", "dog"]]):
+        small.score(sentences)
+        [message] = unknown()
+        assert "'dog.'" in message and "raw=True" in message
+
+
+def test_a_table_of_words(unknown: Any) -> None:
+    """Vectors too are those of one word if a model without characters lacks the words."""
+    words = ["<S>", "</S>", "<UNK>", "the", "dog", "."]
+    options = {"lstm": LSTM, "words": {"dim": 5}}
+    bilm = BiLM(BiLMOptions.from_dict(options, source="test").of_words(words)).eval()
+    bilm.token_encoder.words.fill(words)
+    elmo = Elmo(bilm, initial_state="zero")
+    elmo.embed("the dog of the cat .")
+    assert not unknown()
+    elmo.embed("the cat , the owl , the eel .")
+    [message] = unknown()
+    assert message.startswith("55.6 % of the words, such as 'cat', ',', 'owl', are unknown")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A text that is read in groups of two sentences."""
+    for module in (score, pairs, uses_module):
+        monkeypatch.setattr(module, "AT_ONCE", 2)
+    (tmp_path / "text").write_text("\n".join([*FINNISH, *TWINS, "the dog ran"] * 3), "utf-8")
+    (tmp_path / "words").write_text("dog\n" + "\n".join(TWINS), "utf-8")
+    pair = '{{"sentence_good": "{}", "sentence_bad": "{}"}}\n'
+    text = "".join(pair.format(*pair_) for pair_ in (FINNISH, TWINS, FINNISH, TWINS))
+    (tmp_path / "pairs").write_text(text, "utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command, n_unknown",
+    [
+        ("score {}/text", 1),
+        ("score {}/text --format jsonl --output-file {}/out", 1),
+        ("score --pairs {}/pairs", 1),
+        ("uses {}/text {}/words {}/out", 0),  # of a model whose vectors need no vocabulary
+        ("elmo {}/text {}/out --top --batch-size 1", 0),
+    ],
+)
+def test_commands_warn_once_a_run(
+    files: Path, command: str, n_unknown: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By definition: once, although the text is read in several groups."""
+    arguments = command.replace("{}", str(files)).split()
+    caplog.set_level(logging.WARNING)
+    assert not runner.run_program(arguments[0], [*arguments[1:], "--pretrained", "small"])
+    messages = caplog.messages
+    assert sum("are unknown to the model" in x for x in messages) == n_unknown
+    assert sum("have equal vectors" in x for x in messages) == 1
