@@ -1,7 +1,7 @@
 """Arguments that several commands have: the text, the biLM, the device, and files to write."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
@@ -10,12 +10,14 @@ from elmo_plugin.checks import MOST, InputError, device_named, shown
 from elmo_plugin.commands.streams import standard_input
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.results import Line
+from elmo_plugin.elmo.raw_text import RUNNING, warn_of_wrapped
+from elmo_plugin.elmo.results import Line, running_lines, sentence_lines
 from elmo_plugin.files.atomic_write import check_can_write, check_is_new
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.find import KEYS, NAMES_OF_A_BILM, File, find_bilm, one_bilm
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
 from elmo_plugin.pretrained import pretrained_names
+from elmo_plugin.text.lines import read_lines
 
 PLUGIN_ADDRESSES = ("docs://", "task://")
 
@@ -27,10 +29,19 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--archive-file", help=NAMES_OF_A_BILM)
     parser.add_argument("--options-file", help="the options file of bilm-tf")
     parser.add_argument("--weight-file", help="the weight file of bilm-tf")
-    parser.add_argument(
+    split = parser.add_mutually_exclusive_group()
+    split.add_argument(
         "--raw",
         action="store_true",
-        help="split the text into tokens first; needs nltk and nupunkt",
+        help="split each line into sentences and tokens first; needs nltk and nupunkt",
+    )
+    split.add_argument(
+        "--running-text",
+        action="store_const",
+        dest="raw",
+        const=RUNNING,
+        help="read raw text whose lines end anywhere: join the lines of a paragraph, up to a blank "
+        "line, and split it into sentences and tokens",
     )
     parser.add_argument(
         "--precision",
@@ -95,6 +106,14 @@ def readable(path: str) -> str:
         except ImportError as error:
             raise InputError(f"{path}: to read this address, {error}") from error
     return path
+
+
+def text_lines(args: argparse.Namespace, file: Path | BinaryIO, name: str) -> Iterator[Line]:
+    """The lines of a text or, with --running-text, its sentences, of the shard."""
+    texts = read_lines(file, name)
+    if args.raw == RUNNING:
+        return running_lines(texts, *args.shard)
+    return sentence_lines(warn_of_wrapped(texts, name) if args.raw else texts, name, *args.shard)
 
 
 def count_lines(file: Path | BinaryIO, lines: Iterable[Line]) -> int | None:

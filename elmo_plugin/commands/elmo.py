@@ -13,13 +13,12 @@ from elmo_plugin.commands.arguments import (
     count_lines,
     load_elmo,
     text_file,
+    text_lines,
 )
 from elmo_plugin.elmo.dump import DumpSettings, dump
 from elmo_plugin.elmo.elmo import POOLS
-from elmo_plugin.elmo.raw_text import split_tokens
-from elmo_plugin.elmo.results import PART_SENTENCES, Line, sentence_lines
+from elmo_plugin.elmo.results import PART_SENTENCES, Line
 from elmo_plugin.text.characters import count_cropped, warn_of_cropped
-from elmo_plugin.text.lines import read_lines
 
 DESCRIPTION = """
 Writes the ELMo vectors of a text, one sentence per line, to an HDF5 file, with the options and
@@ -102,9 +101,10 @@ def run(args: argparse.Namespace) -> None:
     def lines(warns: bool) -> Iterator[Line]:
         n_tokens = n_cropped = 0
         limit = elmo.bilm.token_encoder.word_limit
-        for line in sentence_lines(read_lines(file, name), name, *args.shard):
+        for line in text_lines(args, file, name):
             if args.raw:
-                line = line._replace(text=" ".join(split_tokens(line.text).tokens))
+                row = line.raw
+                line = Line(line.number, " ".join(row.tokens), sentence=row.sentence)
             n_tokens += len(tokens := line.tokens)
             n_cropped += count_cropped(tokens, limit)
             yield line

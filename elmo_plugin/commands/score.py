@@ -21,17 +21,18 @@ from elmo_plugin.commands.arguments import (
     count_lines,
     named_bilm,
     text_file,
+    text_lines,
 )
 from elmo_plugin.commands.streams import check_standard_output, print_text
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.elmo.pairs import pair_accuracies
-from elmo_plugin.elmo.results import PART_SENTENCES, Line, sentence_lines, write_results
+from elmo_plugin.elmo.raw_text import RUNNING
+from elmo_plugin.elmo.results import PART_SENTENCES, Line, write_results
 from elmo_plugin.elmo.scores import column_names, score_columns
 from elmo_plugin.elmo.sentences import groups, one_call
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.find import find_bilm
-from elmo_plugin.text.lines import read_lines
 from elmo_plugin.text.text_files import find_files
 
 DESCRIPTION = """
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
     model = _load(args)
 
     def lines() -> Iterator[Line]:
-        return sentence_lines(read_lines(file, name), name, *args.shard)
+        return text_lines(args, file, name)
 
     if args.output_file is None:
         header = _header(args)
@@ -124,8 +125,11 @@ def _load(args: argparse.Namespace) -> LanguageModel:
 def _score_pairs(args: argparse.Namespace) -> None:
     if args.initial_state == "carry":
         fail("--initial-state", "zero or warm with --pairs, which are no text", args.initial_state)
-    if args.entropy or args.base != 2 or args.shard != (0, 1):
-        raise InputError("--entropy, --base and --shard: expected a text with them, found --pairs")
+    if args.entropy or args.base != 2 or args.shard != (0, 1) or args.raw == RUNNING:
+        raise InputError(
+            "--entropy, --base, --shard and --running-text: expected a text with them, found "
+            "--pairs"
+        )
     pairs = [file for path in args.pairs for file in find_files(path)]
     rows = pair_accuracies(_load(args), pairs, args.raw)
     text = "".join(map(_json_line, rows))
@@ -167,19 +171,28 @@ def _at_once(model: LanguageModel) -> int:
 
 
 def _header(args: argparse.Namespace) -> str:
-    return _csv([column_names(args.entropy, args.raw)]) if args.format == "csv" else ""
+    names = column_names(args.entropy, bool(args.raw)) + ["line"] * (args.raw == RUNNING)
+    return _csv([names]) if args.format == "csv" else ""
 
 
 def _scored(model: LanguageModel, lines: list[Line], args: argparse.Namespace) -> str:
     """The output for some lines of the text."""
-    sentences: list[Any] = [line.text if args.raw else line.tokens for line in lines]
-    scores = model.score(sentences, args.entropy, args.base, raw=args.raw)
+    sentences: list[Any] = [line.raw if args.raw else line.tokens for line in lines]
+    scores = model.score(sentences, args.entropy, args.base, raw=bool(args.raw))
     numbers = [line.number for line in lines]
     if args.format == "csv":
-        return _csv(zip(*map(_rounded, score_columns(scores, numbers).values())))
+        columns = score_columns(scores, numbers)
+        if args.raw == RUNNING:
+            line_of = {line.number: line.running.line for line in lines if line.running}
+            columns["line"] = [line_of[number] for number in columns["sentence"]]
+        return _csv(zip(*map(_rounded, columns.values())))
     return "".join(
-        _json_line({"sentence": number, **{k: _rounded(x) for k, x in found.fields()}})
-        for number, found in zip(numbers, scores)
+        _json_line(
+            {"sentence": line.number}
+            | {name: _rounded(values) for name, values in of_line.fields()}
+            | ({"line": line.running.line} if line.running else {})
+        )
+        for line, of_line in zip(lines, scores)
     )
 
 

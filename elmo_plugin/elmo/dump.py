@@ -15,6 +15,7 @@ import numpy as np
 
 from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.results import PART_SENTENCES, Line, write_results
 from elmo_plugin.elmo.sentences import batches_by_length, groups
 from elmo_plugin.files.hdf5 import HDF5Bytes
@@ -106,8 +107,8 @@ class _Vectors:
 
     def _write_batch(self, batch: list[Line], file: h5py.File) -> None:
         settings = self._settings
-        tokens = [line.tokens for line in batch]
-        vectors = self._elmo.embed(tokens, settings.layer, pool=settings.pool, max_tokens=MOST)
+        rows = [Row(line.tokens, sentence=line.sentence) for line in batch]
+        vectors = self._elmo.embed_rows(rows, settings.layer, pool=settings.pool, max_tokens=MOST)
         for line, whole in zip(batch, vectors):
             with np.errstate(over="ignore"):
                 numbers = whole.astype(settings.dtype)

@@ -22,13 +22,16 @@ from elmo_plugin.checks import (
 )
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
+from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.sentences import (
     MAX_TOKENS,
     PART_TOKENS,
+    by_row,
     current_call,
     one_call,
     parts,
-    token_lists,
+    split_row,
+    token_rows,
     warn_of_words,
 )
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
@@ -335,16 +338,18 @@ class Elmo(BiLMLayers):
         as_tensors : `bool`, optional (default = `False`)
             Whether to return tensors on the biLM's device instead of NumPy arrays.
         pool : `str`, optional
-            `"mean"` for one vector per sentence, the mean over its tokens, which is zeros for a
-            sentence without tokens.
+            `"mean"` for one vector per sentence or raw text, the mean over its tokens, which is
+            zeros if there are none.
         raw : `bool`, optional (default = `False`)
-            Whether each sentence is a string of raw English text, such as `"It isn't easy."`, to
-            split into tokens as in the text of the models in the package; several sentences are
-            strings in a list or anything else. `raw_text.split_tokens` gives the tokens and their
-            places. Needs the package nltk.
+            Whether to read raw English text, such as `"It isn't easy."`: a string, or strings in a
+            list or anything else. Each is split into sentences, and these into tokens as in the
+            text of the models in the package. The sentences of a string are read apart, and their
+            vectors follow one another. `raw_text.split_tokens` gives the tokens, their places and
+            sentences. Needs the packages nltk and nupunkt.
         max_tokens : `int`, optional (default = `2048`)
             The most tokens to read at once, including padding and boundaries. More take more
-            memory, and may be faster on a GPU. With `carry` all sentences are read at once.
+            memory, and may be faster on a GPU. With `carry` all sentences are read at once, except
+            those of a single raw text, each of which continues from the one before it.
 
         # Returns
 
@@ -356,27 +361,44 @@ class Elmo(BiLMLayers):
         # Raises
 
         `InputError`
-            If the sentences have another form, or the layer or pool does not exist.
+            If the sentences have another form, if the layer or pool does not exist, or with `carry`
+            if one of several raw texts has several sentences.
         """
+        rows, is_single = token_rows(sentences, raw)
+        vectors = self.embed_rows(rows, layer, as_tensors, pool=pool, max_tokens=max_tokens)
+        return vectors[0] if is_single else vectors
+
+    @not_compiled
+    @torch.no_grad()
+    def embed_rows(
+        self,
+        rows: list[Row],
+        layer: str | int,
+        as_tensors: bool = False,
+        *,
+        pool: str | None = None,
+        max_tokens: int = MAX_TOKENS,
+    ) -> Any:
+        """The vectors of rows as in `embed`."""
         if pool is not None:
             check_choice("pool", pool, POOLS)
-        check_flag("raw", raw)
-        batch, is_single = token_lists(sentences, raw)
         _check_layer(layer, self.n_layers)
-        vectors: list[Any] = [None] * len(batch)
+        n_tokens = [(len(own), len(row.tokens)) for row in rows for own in split_row(row)]
+        of_sentences: list[Any] = [None] * len(n_tokens)
         boundaries = layer == "mix" and self._normalizes
         with self.reading():  # all sentences are read with the same weights
-            for places, layers, mask in self.read(batch, max_tokens, boundaries):
+            for places, layers, mask in self.read(rows, max_tokens, boundaries):
                 chosen = self._chosen(layers, mask, layer)
-                for row, b in enumerate(places):  # of (.., B, T, 2P)
-                    n = len(batch[b])
-                    of_tokens = chosen[..., row, :n, :].float()
-                    of_tokens = of_tokens.sum(dim=-2) / max(1, n) if pool else of_tokens.clone()
-                    vectors[b] = of_tokens if as_tensors else of_tokens.cpu().numpy()
-        if is_single:
-            return vectors[0]
+                for number, b in enumerate(places):  # of (.., B, T, 2P)
+                    own, of_row = n_tokens[b]
+                    of_tokens = chosen[..., number, :own, :].float()
+                    of_tokens = of_tokens.sum(-2) / max(1, of_row) if pool else of_tokens.clone()
+                    of_sentences[b] = of_tokens if as_tensors else of_tokens.cpu().numpy()
         if not pool:
-            return vectors
+            join = torch.cat if as_tensors else np.concatenate
+            some = by_row(rows, of_sentences)
+            return [x[0] if len(x) == 1 else join(x, -2) for x in some]
+        vectors = [sum(x[1:], x[0]) for x in by_row(rows, of_sentences)]
         if not vectors:
             shape = (0, self.n_layers, self.output_dim) if layer == "all" else (0, self.output_dim)
             nothing = torch.zeros(shape, device=self.device)
@@ -414,7 +436,7 @@ class Elmo(BiLMLayers):
         call = current_call()
         for part in parts(sentences, n_tokens, raw):
             with one_call(call):  # never around a yield, which would leave it to the caller
-                vectors = self.embed(part, layer, **options)
+                vectors = self.embed_rows(part, layer, **options)
             yield from vectors
 
     def uses(

@@ -14,8 +14,9 @@ from torch import Tensor
 from elmo_plugin.checks import WHOLE, InputError, check_choice, check_count, check_flag, fail
 from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.elmo.layers import BiLMLayers
-from elmo_plugin.elmo.scores import SentenceScores
-from elmo_plugin.elmo.sentences import MAX_TOKENS, raw_sentences, token_lists
+from elmo_plugin.elmo.raw_text import Row
+from elmo_plugin.elmo.scores import SentenceScores, joined_scores
+from elmo_plugin.elmo.sentences import MAX_TOKENS, by_row, sentences_of, token_rows
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
@@ -150,7 +151,8 @@ class LanguageModel(BiLMLayers):
         base : `int | str`, optional (default = `2`)
             Base of the logarithms: 2 for bits, or `"e"` for nats.
         raw : `bool`, optional (default = `False`)
-            Whether to split sentences into tokens, as in `Elmo.embed`.
+            Whether each sentence is a string of raw text, as in `Elmo.embed`. If it has several
+            sentences, a word is scored in its own, and their scores follow one another.
         max_tokens : `int`, optional (default = `2048`)
             See `Elmo.embed`.
 
@@ -163,22 +165,27 @@ class LanguageModel(BiLMLayers):
         As `Elmo.embed`, and `InputError` if another argument has a wrong value.
         """
         check_flag("entropy", entropy)
-        check_flag("raw", raw)
         check_choice("base", base, BASES)
-        if raw:
-            split, is_single = raw_sentences(sentences)
-            batch = [sentence.tokens for sentence in split]
-        else:
-            batch, is_single = token_lists(sentences)
-        scores: list[Any] = [None] * len(batch)
+        rows, is_single = token_rows(sentences, raw)
+        of_sentences = self._score_rows(rows, entropy, BASES[base], max_tokens)
+        scores = [
+            joined_scores(some)._replace(spans=row.spans, words=row.words, sentence=row.sentence)
+            for row, some in zip(rows, by_row(rows, of_sentences))
+        ]
+        return scores[0] if is_single else scores
+
+    def _score_rows(
+        self, rows: list[Row], entropy: bool, unit: float, max_tokens: int
+    ) -> list[SentenceScores]:
+        """The scores of each sentence of rows. `unit`: see `_scores`."""
+        sentences = sentences_of(rows)
+        scores: list[Any] = [None] * len(sentences)
         with self.reading():
-            for places, top in self._read(batch, max_tokens):
-                own = self._scores([batch[b] for b in places], top, entropy, BASES[base])
+            for places, top in self._read(rows, max_tokens):
+                own = self._scores([sentences[b] for b in places], top, entropy, unit)
                 for b, of_sentence in zip(places, own):
                     scores[b] = of_sentence
-        if raw:
-            scores = [x._replace(spans=y.spans, words=y.words) for x, y in zip(scores, split)]
-        return scores[0] if is_single else scores
+        return scores
 
     def _scores(
         self, sentences: list[list[str]], top: Tensor, entropy: bool, unit: float
@@ -202,16 +209,19 @@ class LanguageModel(BiLMLayers):
             by_direction = array.reshape(2 * len(numbers), -1)
             yield SentenceScores(sentence, in_vocabulary, *by_direction)
 
+    @not_compiled
+    @torch.no_grad()
     def perplexity(
-        self, sentences: str | Sequence[str] | Sequence[Sequence[str]]
+        self, sentences: str | Sequence[str] | Sequence[Sequence[str]], *, raw: bool = False
     ) -> dict[str, float]:
         """
         Compute `perplexity` (of both directions), `forward_perplexity` and `backward_perplexity`,
-        as `allennlp evaluate` does: each word and each boundary has the same weight. Perplexities
-        of models with different words cannot be compared, because `<UNK>` counts as a word.
+        as `allennlp evaluate` does: each word and each boundary of a sentence has the same weight.
+        Perplexities of models with different words cannot be compared, because `<UNK>` counts as a
+        word. `sentences`, `raw`: see `Elmo.embed`.
         """
-        scores = self.score(sentences, base="e")
-        some = [scores] if isinstance(scores, SentenceScores) else scores
+        rows, _ = token_rows(sentences, raw)
+        some = self._score_rows(rows, False, BASES["e"], MAX_TOKENS)
         if not some:
             fail("sentences", "at least one", sentences)
         forward = -np.concatenate([x.forward for x in some]).mean()
@@ -227,6 +237,8 @@ class LanguageModel(BiLMLayers):
         targets: Sequence[Any] | int | None = None,
         k: int = 5,
         direction: str = "both",
+        *,
+        raw: bool = False,
     ) -> Any:
         """
         Find the most probable words in the place of words. With both directions, the left and the
@@ -250,6 +262,9 @@ class LanguageModel(BiLMLayers):
         direction : `str`, optional (default = `"both"`)
             The context to use: `"both"`, or `"forward"` for the words before the place, or
             `"backward"` for those after it.
+        raw : `bool`, optional (default = `False`)
+            See `Elmo.embed`. The places in a raw text count the tokens of all its sentences, but
+            the context of a word is its own sentence.
 
         # Returns
 
@@ -259,27 +274,37 @@ class LanguageModel(BiLMLayers):
         """
         check_count("k", k)
         check_choice("direction", direction, DIRECTIONS)
-        batch, is_single = token_lists(sentences)
+        rows, is_single = token_rows(sentences, raw)
+        lengths = [len(row.tokens) for row in rows]
         is_number = is_single and isinstance(targets, WHOLE)
         wanted: Any = [[targets]] if is_number else [targets] if is_single else targets
         if targets is None:
-            wanted = [range(len(sentence)) for sentence in batch]
-        _check_targets(wanted, batch)
-        words: list[Any] = [None] * len(batch)
+            wanted = list(map(range, lengths))
+        _check_targets(wanted, lengths)
         with self.reading():
             before = self.carried.state
             try:
-                for places, top in self._read(batch, MAX_TOKENS):
-                    for row, b in enumerate(places):
-                        at = torch.tensor(list(wanted[b]), dtype=torch.long, device=top.device)
-                        # The forward direction predicts a word from its left context, the backward
-                        # from its right one.
-                        both = {"forward": top[0, row, at], "backward": top[1, row, at + 2]}
-                        contexts = [x for name, x in both.items() if direction in (name, "both")]
-                        words[b] = self._most_probable(contexts, k)
+                contexts = self._contexts(rows, direction)
             finally:
                 self.carried.state = before
+            words = [
+                self._most_probable([x[list(places)] for x in of_row], k)
+                for of_row, places in zip(contexts, wanted)
+            ]
         return words[0][0] if is_number else words[0] if is_single else words
+
+    def _contexts(self, rows: list[Row], direction: str) -> list[list[Tensor]]:
+        """The vectors that predict the tokens of each row, by direction, each `(n, P)`."""
+        n_tokens = list(map(len, sentences_of(rows)))
+        contexts: list[Any] = [None] * len(n_tokens)
+        for places, top in self._read(rows, MAX_TOKENS):
+            for number, b in enumerate(places):
+                # The forward direction predicts a word from its left context, the backward from
+                # its right one.
+                left, right = top[0, number, : n_tokens[b]], top[1, number, 2 : n_tokens[b] + 2]
+                both = {"forward": left, "backward": right}
+                contexts[b] = [x for name, x in both.items() if direction in (name, "both")]
+        return [list(map(torch.cat, zip(*some))) for some in by_row(rows, contexts)]
 
     def _most_probable(self, contexts: list[Tensor], k: int) -> list[list[Substitute]]:
         """`contexts`: top layers that predict the same words, one or two of shape `(n, P)`."""
@@ -298,13 +323,13 @@ class LanguageModel(BiLMLayers):
             ]
         return substitutes
 
-    def _read(self, batch: list[list[str]], max_tokens: int) -> Iterator[tuple[list[int], Tensor]]:
+    def _read(self, rows: list[Row], max_tokens: int) -> Iterator[tuple[list[int], Tensor]]:
         """
         The indices of the sentences that are read together, and their top layer by direction,
         including the boundaries, shape `(2, B, T + 2, P)`.
         """
-        self.cache_words({word for sentence in batch for word in sentence})
-        for places, layers, _ in self.read(batch, max_tokens):
+        self.cache_words({word for row in rows for word in row.tokens})
+        for places, layers, _ in self.read(rows, max_tokens):
             yield places, torch.stack(layers[-1].chunk(2, dim=-1))
 
     def fingerprint(self) -> bytes:
@@ -323,11 +348,11 @@ def _predicting(top: Tensor, n_tokens: int) -> tuple[Tensor, Tensor]:
     return top[0, : n_tokens + 1], top[1, 1 : n_tokens + 2]
 
 
-def _check_targets(wanted: Any, batch: list[list[str]]) -> None:
-    if not isinstance(wanted, Sequence) or len(wanted) != len(batch):
-        fail("targets", f"a list of places for each of {len(batch)} sentences", wanted)
-    for number, (places, sentence) in enumerate(zip(wanted, batch)):
+def _check_targets(wanted: Any, lengths: list[int]) -> None:
+    if not isinstance(wanted, Sequence) or len(wanted) != len(lengths):
+        fail("targets", f"a list of places for each of {len(lengths)} sentences", wanted)
+    for number, (places, n_tokens) in enumerate(zip(wanted, lengths)):
         if not isinstance(places, Sequence | np.ndarray) or isinstance(places, str):
             fail(f"targets[{number}]", "a list of places", places)
         for place in places:
-            check_count(f"targets[{number}]", place, least=0, most=len(sentence) - 1)
+            check_count(f"targets[{number}]", place, least=0, most=n_tokens - 1)

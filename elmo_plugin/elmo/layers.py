@@ -28,7 +28,15 @@ from elmo_plugin.elmo.frozen import (
     use_one_thread_in_children,
 )
 from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
-from elmo_plugin.elmo.sentences import UnknownWords, batches_by_length, of_call, token_lists
+from elmo_plugin.elmo.raw_text import Row
+from elmo_plugin.elmo.sentences import (
+    UnknownWords,
+    batches_by_length,
+    of_call,
+    sentences_of,
+    split_row,
+    token_rows,
+)
 from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_weights
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
@@ -169,12 +177,15 @@ class BiLMLayers(CarriesState):
             self.carried.put(after)
         return (layers, real) if boundaries else without_boundaries(layers, real)
 
-    def characters(self, sentences: str | Sequence[str] | Sequence[Sequence[str]]) -> Tensor:
+    def characters(
+        self, sentences: str | Sequence[str] | Sequence[Sequence[str]], *, raw: bool = False
+    ) -> Tensor:
         """
         The character ids of sentences, shape `(B, T, C)`, zeros at padding; for a single sentence,
-        B is 1. `sentences`: see `Elmo.embed`. Raises an `InputError` as `Elmo.embed`.
+        B is 1. `sentences`, `raw`: see `Elmo.embed`, except that B is the number of sentences, also
+        where a raw text has several. Raises an `InputError` as `Elmo.embed`.
         """
-        batch, _ = token_lists(sentences)
+        batch = sentences_of(token_rows(sentences, raw)[0])
         self._check_words(batch)
         return self._characters(batch)
 
@@ -196,35 +207,38 @@ class BiLMLayers(CarriesState):
         return tokens.to(self.bilm.device)
 
     def read(
-        self, sentences: list[list[str]], max_tokens: int, boundaries: bool = True
+        self, rows: list[Row], max_tokens: int, boundaries: bool = True
     ) -> Iterator[tuple[list[int], list[Tensor], Tensor]]:
         """
-        Read sentences in batches of at most `max_tokens`: the indices of the sentences of a batch,
-        their `layers` and the mask. With `carry` all are one batch, because vectors depend on the
-        one before.
+        Read the sentences of rows in batches of at most `max_tokens`: the indices of the sentences
+        of a batch among all, their `layers` and the mask. With `carry` all rows are one batch,
+        because vectors depend on the one before, and a single row is read sentence by sentence.
+        Raises an `InputError` then if one of several rows has several sentences.
         """
         check_count("max_tokens", max_tokens)
+        sentences = sentences_of(rows)
         self._check_words(sentences)
         batches: Iterable[list[int]] = batches_by_length(list(map(len, sentences)), max_tokens)
-        if self.initial_state == "carry" and sentences:
-            batches = [list(range(len(sentences)))]
+        if self.initial_state == "carry":
+            batches = _carried_batches(rows)
         for places in batches:
             tokens = self._characters([sentences[b] for b in places])
             yield places, *self.layers(tokens, boundaries)
 
     @torch.no_grad()
-    def warm_up(self, sentences: Any, batch_size: int = 16) -> None:
+    def warm_up(self, sentences: Any, batch_size: int = 16, *, raw: bool = False) -> None:
         """
         Set the state at the start of a sentence under `warm` from a text, for a biLM without one of
         its training: for each layer and direction, the mean of the states after each sentence,
         which are those before the next one. The sentences are read once, in `batch_size` rows from
-        zeros as under `carry`. `sentences`: several, as in `Elmo.embed`.
+        zeros as under `carry`. `sentences`, `raw`: several, as in `Elmo.embed`.
 
         Raises an `InputError` if there are none or only one, and as `Elmo.embed`.
         """
         check_count("batch_size", batch_size)
-        texts, is_single = token_lists(sentences)
-        if is_single or not texts:
+        rows, is_single = token_rows(sentences, raw)
+        texts = sentences_of(rows)
+        if len(texts) <= is_single:  # one or none
             other = "one, whose tokens these are" if is_single else "none"
             raise InputError(f"expected several sentences, as a list of lists, found {other}")
         self._check_words(texts)
@@ -333,6 +347,21 @@ def _before_loading(layers: BiLMLayers, state_dict: dict[str, Any], prefix: str,
         for name, tensor in layers.bilm.state_dict().items()
     ):
         layers.has_weights = True
+
+
+def _carried_batches(rows: list[Row]) -> list[list[int]]:
+    """The batches under `carry`, as indices of sentences; see `read`."""
+    lengths = [len(split_row(row)) for row in rows]
+    if len(rows) == 1:
+        return [[place] for place in range(lengths[0])]
+    for number, n_sentences in enumerate(lengths):
+        if n_sentences > 1:
+            raise InputError(
+                "initial_state carry: expected one sentence in each of several rows, because a row "
+                f"continues that of the batch before, found {n_sentences} in row {number}; a row "
+                "that is read alone, as by stream or with --batch-size 1, may have several"
+            )
+    return [list(range(len(rows)))] if rows else []
 
 
 def without_boundaries(layers: list[Tensor], real: Tensor) -> tuple[list[Tensor], Tensor]:

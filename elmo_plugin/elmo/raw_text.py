@@ -11,7 +11,6 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from elmo_plugin.checks import needed
@@ -25,6 +24,9 @@ STRAIGHT = str.maketrans("“”‘’", "\"\"''")
 SYMBOLS = re.compile("[–…•·§†«»™®×±→€¥¢]")
 """Characters that are tokens of their own in the text, and that NLTK leaves in their words."""
 
+RUNNING = "running text"
+"""The kind of raw text whose lines end anywhere, in place of `True` for a row in each line."""
+
 BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 LONG_PARAGRAPH = 10_000
@@ -34,23 +36,18 @@ MANY_WRAPPED = 0.1
 """A larger share of lines that begin within a sentence gives a warning."""
 
 
-class RawText(NamedTuple):
+class Row(NamedTuple):
     """
-    The tokens of raw text. `spans`: the first character of each token and the one after its last.
-    `words`: for each token the number of the word that it is part of; words are what white space
-    separates. `sentence`: for each token the number of its sentence. Numbers are counted from 0.
+    The tokens of a sentence, or of raw text, which may have several. Of raw text, `spans` has the
+    first character of each token and the one after its last, `words` the number of the word that it
+    is part of, and `sentence` that of its sentence. Words are what white space separates, and
+    numbers are counted from 0.
     """
 
     tokens: list[str]
-    spans: list[tuple[int, int]]
-    words: list[int]
-    sentence: list[int]
-
-    @property
-    def sentences(self) -> list[list[str]]:
-        """The tokens of each sentence. A text without tokens is one sentence without any."""
-        by_sentence = groupby(zip(self.sentence, self.tokens), key=lambda pair: pair[0])
-        return [[token for _, token in pairs] for _, pairs in by_sentence] or [[]]
+    spans: list[tuple[int, int]] | None = None
+    words: list[int] | None = None
+    sentence: list[int] | None = None
 
 
 class RunningSentence(NamedTuple):
@@ -63,6 +60,11 @@ class RunningSentence(NamedTuple):
     text: str
     line: int
     span: tuple[int, int]
+
+    def split_tokens(self) -> Row:
+        """The tokens of the sentence, with their places in the whole text."""
+        row, first = split_tokens(self.text, [(0, len(self.text))]), self.span[0]
+        return row._replace(spans=[(first + start, first + end) for start, end in row.spans or ()])
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:
@@ -85,7 +87,7 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def split_tokens(text: str, sentences: list[tuple[int, int]] | None = None) -> RawText:
+def split_tokens(text: str, sentences: list[tuple[int, int]] | None = None) -> Row:
     """
     Split text into tokens: *isn't* into *is* and *n't*. A period is split off only at the end of a
     sentence. `sentences`: their places in the text, by default those of `split_sentences`. Raises
@@ -106,7 +108,7 @@ def split_tokens(text: str, sentences: list[tuple[int, int]] | None = None) -> R
                 spans.append((start, end))
                 numbers.append(number)
     tokens = [text[start:end] for start, end in spans]
-    return RawText(['"' if x in ("``", "''") else x for x in tokens], spans, words, numbers)
+    return Row(['"' if x in ("``", "''") else x for x in tokens], spans, words, numbers)
 
 
 def _joins(around: str) -> bool:

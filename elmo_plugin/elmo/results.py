@@ -25,6 +25,7 @@ from tqdm import tqdm
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.frozen import bytes_of
 from elmo_plugin.elmo.layers import BiLMLayers
+from elmo_plugin.elmo.raw_text import Row, RunningSentence, running_text, split_tokens
 from elmo_plugin.elmo.sentences import groups, one_call
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum, file_checksum
@@ -39,14 +40,25 @@ PART_SENTENCES = 4096
 
 
 class Line(NamedTuple):
-    """A line of the text, which is a sentence; lines are counted from 0."""
+    """
+    A line of the text, which is a sentence, or a sentence of `running` text. `number`: that of the
+    line or of the sentence, counted from 0. `text`: the tokens with white space between them, or
+    raw text. `sentence`: the number of the sentence of each token in a line that was raw text.
+    """
 
     number: int
     text: str
+    running: RunningSentence | None = None
+    sentence: list[int] | None = None
 
     @property
     def tokens(self) -> list[str]:
         return self.text.split()
+
+    @property
+    def raw(self) -> Row:
+        """The tokens of raw text."""
+        return self.running.split_tokens() if self.running else split_tokens(self.text)
 
 
 def sentence_lines(
@@ -61,6 +73,12 @@ def sentence_lines(
         if not line.text:
             raise InputError(f"{name}, line {number + 1}: expected a sentence, found an empty line")
         yield line
+
+
+def running_lines(texts: Iterable[str], first: int = 0, step: int = 1) -> Iterator[Line]:
+    """Every `step`-th sentence of the lines of a running text, from sentence `first` on."""
+    for number, sentence in islice(enumerate(running_text(texts)), first, None, step):
+        yield Line(number, sentence.text, sentence)
 
 
 class Results(Protocol):

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import count, islice
+from itertools import count, groupby, islice
 from typing import Any, TypeVar
 
-from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.raw_text import RawText, split_tokens
+from elmo_plugin.checks import InputError, check_flag
+from elmo_plugin.elmo.raw_text import Row, split_tokens
 from elmo_plugin.text.characters import MANY_UNKNOWN
 
 logger = logging.getLogger(__name__)
@@ -42,16 +42,51 @@ Number of tokens whose vectors `Elmo.stream` has in memory at a time: 64 MiB at 
 """
 
 
-def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], bool]:
+def token_rows(sentences: Any, raw: bool = False) -> tuple[list[Row], bool]:
     """
-    The input of `Elmo.embed` as lists of tokens, and whether it is a single sentence. Its type
+    The input of `Elmo.embed` as the rows of its result, and whether it is a single one. With `raw`,
+    these are a string, or strings in rows of any type, or `Row`s. Raises an `InputError` for
+    anything else.
+    """
+    check_flag("raw", raw)
+    if not raw:
+        lists, is_single = token_lists(sentences)
+        return [Row(tokens) for tokens in lists], is_single
+    if isinstance(sentences, str):
+        return [split_tokens(sentences)], True
+    rows = list(named_rows(sentences, "expected a sentence or a list of sentences"))
+    for name, text in rows:
+        if not isinstance(text, str | Row):
+            raise InputError(f"{name}: expected a string with raw, found {text!r}")
+    return [split_tokens(x) if isinstance(x, str) else x for _, x in rows], False
+
+
+def split_row(row: Row) -> list[list[str]]:
+    """The tokens of each sentence of a row. Without tokens, it is one sentence."""
+    if row.sentence is None:
+        return [row.tokens]
+    by_sentence = groupby(zip(row.sentence, row.tokens), key=lambda pair: pair[0])
+    return [[token for _, token in pairs] for _, pairs in by_sentence] or [[]]
+
+
+def sentences_of(rows: Iterable[Row]) -> list[list[str]]:
+    """The tokens of all sentences of rows."""
+    return [tokens for row in rows for tokens in split_row(row)]
+
+
+def by_row(rows: Iterable[Row], items: Iterable[Any]) -> list[list[Any]]:
+    """Items for the sentences of rows, in their order, as one list for each row."""
+    iterator = iter(items)
+    return [list(islice(iterator, len(split_row(row)))) for row in rows]
+
+
+def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
+    """
+    Sentences as lists of tokens, and whether it is a single sentence. Its type
     decides: strings in a list or tuple are the tokens of one sentence, and strings in a column of a
     table are sentences. Other types can hold either: they are sentences if there is white space in
     one of the strings, which no token has. Raises an `InputError` if there is none in any.
     """
-    if raw:
-        split, is_single = raw_sentences(sentences)
-        return [sentence.tokens for sentence in split], is_single
     if isinstance(sentences, str):
         return [sentences.split()], True
     expected = "expected a sentence, its tokens in a list, or a list of such lists"
@@ -76,20 +111,6 @@ def token_lists(sentences: Any, raw: bool = False) -> tuple[list[list[str]], boo
     return [_tokens("one sentence", strings)], True
 
 
-def raw_sentences(sentences: Any) -> tuple[list[RawText], bool]:
-    """
-    The sentences of `embed` and `score` with `raw`, and whether it is a single one: a string, or
-    a row of strings of any type. Raises an `InputError` for anything else.
-    """
-    if isinstance(sentences, str):
-        return [split_tokens(sentences)], True
-    rows = list(named_rows(sentences, "expected a sentence or a list of sentences"))
-    for name, string in rows:
-        if not isinstance(string, str):
-            raise InputError(f"{name}: expected a string with raw, found {string!r}")
-    return [split_tokens(string) for _, string in rows], False
-
-
 def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
     """
     Several sentences as lists of tokens. Raises an `InputError` that names a wrong one by its
@@ -98,22 +119,30 @@ def lists_of_tokens(sentences: Iterable[Any]) -> list[list[str]]:
     return [_tokens(*row) for row in named_rows(sentences, "expected lists of tokens")]
 
 
-def tokens_of(name: str, sentence: Any, raw: bool = False) -> list[str]:
+def tokens_of(name: str, sentence: Any) -> list[str]:
     """
-    The tokens of a sentence in either form. `raw`: whether a string is raw text. Missing values of
-    all packages are not iterable. Raises an `InputError` that begins with the name.
+    The tokens of a sentence in either form. Missing values of all packages are not iterable. Raises
+    an `InputError` that begins with the name.
     """
     if isinstance(sentence, str):
-        return split_tokens(sentence).tokens if raw else sentence.split()
+        return sentence.split()
     return _tokens(name, sentence, "a sentence or a list of its tokens")
 
 
-def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterator[list[list[str]]]:
-    """Divide sentences into parts, which end when they have `n_tokens`, boundaries included."""
+def row_of(name: str, sentence: Any, raw: bool) -> Row:
+    """The tokens of a string of raw text, if `raw`, or of a sentence as in `tokens_of`."""
+    if raw and isinstance(sentence, str):
+        return split_tokens(sentence)
+    return Row(tokens_of(name, sentence))
+
+
+def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterator[list[Row]]:
+    """Divide rows into parts, which end when they have `n_tokens`, boundaries included."""
+    check_flag("raw", raw)
     part, left = [], n_tokens
     for name, sentence in named_rows(sentences):
-        part.append(tokens := tokens_of(name, sentence, raw))
-        left -= len(tokens) + 2
+        part.append(row := row_of(name, sentence, raw))
+        left -= len(row.tokens) + 2 * len(split_row(row))
         if left <= 0:
             yield part
             part, left = [], n_tokens

@@ -18,13 +18,15 @@ from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
 from elmo_plugin.elmo.frozen import weights_digest
+from elmo_plugin.elmo.raw_text import RUNNING, running_text, warn_of_wrapped
 from elmo_plugin.elmo.results import PART_SENTENCES, write_results
 from elmo_plugin.elmo.sentences import (
     SPACE,
     groups,
     labels_of,
     named_rows,
-    tokens_of,
+    row_of,
+    split_row,
     warn_of_words,
 )
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
@@ -43,8 +45,10 @@ class Use(NamedTuple):
     """
     An occurrence of a word. `word`: its name in the list. `token`: its form in the text.
     `sentence`: the number of the line in its file, or of the sentence in a list, or the label of
-    the row in a pandas Series. `position`: the number of the token in its sentence. Numbers are
-    counted from 0. `text`: the tokens of the sentence with single spaces between them.
+    the row in a pandas Series. `position`: the number of the token in its sentence. `text`: the
+    tokens of the sentence with single spaces between them. `sentence_in_row`: the number of the
+    sentence in a line or string of raw text. `line`: the number of the line in which the sentence
+    begins, which without running text is `sentence`. Numbers are counted from 0.
     """
 
     word: str
@@ -53,6 +57,8 @@ class Use(NamedTuple):
     sentence: int
     position: int
     text: str
+    sentence_in_row: int = 0
+    line: int = 0
 
 
 UNSTORABLE = {"a DataFrame": re.compile("[\ud800-\udfff]"), "HDF5": re.compile("[\0\ud800-\udfff]")}
@@ -93,18 +99,19 @@ def word_forms(words: Any) -> dict[str, str]:
     return word_of
 
 
-def find_uses(corpus: Any, forms: dict[str, str], raw: bool = False) -> Iterator[Use]:
-    """The uses in the order of the text."""
-    for file, number, tokens in tqdm(_sentences(corpus, raw), unit=" sentences", desc="text"):
+def find_uses(corpus: Any, forms: dict[str, str], raw: bool | str = False) -> Iterator[Use]:
+    """The uses in the order of the text. `raw`: as in `Elmo.uses`, or `RUNNING` for files."""
+    sentences = tqdm(_sentences(corpus, raw), unit=" sentences", desc="text")
+    for tokens, file, number, in_row, line in sentences:
         if not forms.keys().isdisjoint(tokens):
             text = " ".join(tokens)
             for position, token in enumerate(tokens):
                 if (word := forms.get(token)) is not None:
-                    yield Use(word, token, file, number, position, text)
+                    yield Use(word, token, file, number, position, text, in_row, line)
 
 
-def _sentences(corpus: Any, raw: bool) -> Iterator[tuple[str, Any, list[str]]]:
-    """The file, number and tokens of each sentence."""
+def _sentences(corpus: Any, raw: bool | str) -> Iterator[tuple[list[str], str, Any, int, Any]]:
+    """The tokens, file, number, number in its row and line of each sentence."""
     if not isinstance(corpus, str | os.PathLike):
         warn_of_words(corpus)
         labels = labels_of(corpus)
@@ -113,13 +120,21 @@ def _sentences(corpus: Any, raw: bool) -> Iterator[tuple[str, Any, list[str]]]:
             fail("corpus", expected, list(labels))
         rows = named_rows(corpus, "expected the path of a text, or sentences")
         for label, (name, sentence) in zip(count() if labels is None else labels, rows):
-            yield "", label, tokens_of(name, sentence, raw)
+            for in_row, tokens in enumerate(split_row(row_of(name, sentence, bool(raw)))):
+                yield tokens, "", label, in_row, label
         return
     files = find_files(corpus)
     folder = os.path.commonpath([file.parent for file in files])
     for file in files:
-        for number, line in enumerate(read_lines(file)):
-            yield os.path.relpath(file, folder), number, tokens_of("", line, raw)
+        name = os.path.relpath(file, folder)
+        lines = read_lines(file)
+        if raw == RUNNING:
+            for number, sentence in enumerate(running_text(lines)):
+                yield sentence.split_tokens().tokens, name, number, 0, sentence.line
+            continue
+        for number, line in enumerate(warn_of_wrapped(lines, str(file)) if raw else lines):
+            for in_row, tokens in enumerate(split_row(row_of("", line, bool(raw)))):
+                yield tokens, name, number, in_row, number
 
 
 def sample(uses: Iterable[Use], most: int, seed: int) -> list[Use]:
@@ -142,13 +157,12 @@ def sample(uses: Iterable[Use], most: int, seed: int) -> list[Use]:
     return [use for _, use in sorted(chain.from_iterable(kept.values()))]
 
 
-def _check_options(elmo: Any, layer: str | int, most: int | None, seed: int, raw: bool) -> None:
+def _check_options(elmo: Any, layer: str | int, most: int | None, seed: int) -> None:
     if elmo.initial_state == "carry":
         fail("initial_state", "zero or warm, because sentences are left out", elmo.initial_state)
     if layer == "all":
         fail("layer", "one that gives a use one vector", layer)
     check_count("seed", seed, least=0)
-    check_flag("raw", raw)
     if most is not None:
         check_count("most", most)
 
@@ -158,7 +172,7 @@ def sentences_with_uses(
     forms: dict[str, str],
     most: int | None,
     seed: int,
-    raw: bool,
+    raw: bool | str,
     stored_in: str = "a DataFrame",
 ) -> Iterator[list[Use]]:
     """The uses of each sentence that has some, in the order of the text."""
@@ -166,7 +180,11 @@ def sentences_with_uses(
     if most is not None:
         uses = sample(uses, most, seed)
     checked = (_check_storable(use, stored_in) for use in uses)
-    return (list(group) for _, group in groupby(checked, key=lambda use: use[2:4]))
+    return (list(group) for _, group in groupby(checked, key=_sentence_of))
+
+
+def _sentence_of(use: Use) -> tuple[str, Any, int]:
+    return use.file, use.sentence, use.sentence_in_row
 
 
 def embedded(
@@ -186,7 +204,8 @@ def uses_frame(
 ) -> Any:
     """The uses in the order of the text as a pandas DataFrame; see `Elmo.uses`."""
     needed("pandas")
-    _check_options(elmo, layer, most, seed, raw)
+    check_flag("raw", raw)
+    _check_options(elmo, layer, most, seed)
     sentences = sentences_with_uses(corpus, word_forms(words), most, seed, raw)
     uses = embedded(elmo, sentences, layer)
     # Without a sample, the text's own bar shows the progress.
@@ -214,17 +233,17 @@ def write_uses(
     layer: str | int,
     most: int | None,
     seed: int,
-    raw: bool = False,
+    raw: bool | str = False,
     shard: tuple[int, int] = (0, 1),
 ) -> Counter[str]:
     """
     Write the uses to a new HDF5 file with an array for each column of the DataFrame, or resume an
     interrupted run. Memory does not grow with the text. `shard`: the first sentence with uses, and
-    the step to the next. Returns the number of uses of each word, also 0. Raises errors as
-    `write_results`, and an `InputError` if there are no uses, or if their text or the labels of
-    their sentences cannot be stored.
+    the step to the next. `raw`: see `find_uses`. Returns the number of uses of each word, also 0.
+    Raises errors as `write_results`, and an `InputError` if there are no uses, or if their text or
+    the labels of their sentences cannot be stored.
     """
-    _check_options(elmo, layer, most, seed, raw)
+    _check_options(elmo, layer, most, seed)
     forms = word_forms(words)
     sentences = sentences_with_uses(corpus, forms, most, seed, raw, "HDF5")
     is_path = isinstance(corpus, str | os.PathLike)
@@ -290,9 +309,7 @@ def _check_storable(use: Use, stored_in: str) -> Use:
         fail("corpus", expected, use.sentence)
     for column, value in zip(Use._fields, use):
         if isinstance(value, str) and (match := UNSTORABLE[stored_in].search(value)):
-            line = (
-                f"{use.file}, line {use.sentence + 1}" if use.file else f"sentence {use.sentence}"
-            )
+            line = f"{use.file}, line {use.line + 1}" if use.file else f"sentence {use.sentence}"
             raise InputError(
                 f"{line}: {column}: expected text that {stored_in} can store, found the character "
                 f"U+{ord(match[0]):04X}"
@@ -307,6 +324,9 @@ COLUMNS: dict[str, np.dtype] = {
 COLUMNS[VECTOR] = np.dtype("<f4")
 """The type of each column."""
 
+ADDED = ("sentence_in_row", "line")
+"""Columns that files of earlier versions do not have."""
+
 
 def read_uses(path: str | os.PathLike) -> Any:
     """
@@ -317,8 +337,12 @@ def read_uses(path: str | os.PathLike) -> Any:
     with open_hdf5(path) as file:
         if not ends_in_checksum(Path(path)):
             raise InputError(f"{path}: expected the file as it was written, found damage")
-        columns = [read_column(file, name, dtype.kind) for name, dtype in COLUMNS.items()]
-        return _frame(list(zip(*columns[:-1])), columns[-1], dict(file.attrs))
+        names = [name for name in COLUMNS if name in file or name not in ADDED]
+        columns = {name: read_column(file, name, COLUMNS[name].kind) for name in names}
+        sentences = columns["sentence"]
+        columns = {"sentence_in_row": np.zeros_like(sentences), "line": sentences, **columns}
+        uses = list(zip(*(columns[name] for name in Use._fields)))
+        return _frame(uses, columns[VECTOR], dict(file.attrs))
 
 
 def _frame(uses: list[Any], vectors: Iterable[np.ndarray], vectors_are_from: dict[str, Any]) -> Any:

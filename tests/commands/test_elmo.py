@@ -185,7 +185,7 @@ def test_killed_and_resumed(
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
     arguments = ["--all", *options, "--initial-state", initial_state, "--batch-size", 2]
     run(text, tmp_path / "whole", *arguments)
-    embed, calls = Elmo.embed, []
+    embed, calls = Elmo.embed_rows, []
 
     def killed(*args, **kwargs):
         calls.append(args)
@@ -195,12 +195,12 @@ def test_killed_and_resumed(
 
     out = tmp_path / "resumed"
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Elmo, "embed", killed)
+        patch.setattr(Elmo, "embed_rows", killed)
         run(text, out, *arguments)
     assert not out.exists()
     calls.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(Elmo, "embed", lambda *a, **k: calls.append(a) or embed(*a, **k))
+        patch.setattr(Elmo, "embed_rows", lambda *a, **k: calls.append(a) or embed(*a, **k))
         run(text, out, *arguments)
     assert same(read(out), read(tmp_path / "whole"))
     assert sum(len(args[1]) for args in calls) == n_left
@@ -324,7 +324,7 @@ def test_forms_of_an_archive(text, tmp_path, bilm_files, bilm_archive, monkeypat
         else [f"--{kind}-file={path}" for kind, path in zip(("options", "weight"), bilm_files)]
     )
     with monkeypatch.context() as patch:
-        patch.setattr(Elmo, "embed", None)
+        patch.setattr(Elmo, "embed_rows", None)
         run(text, tmp_path / "out", "--all", *same_model)
     elmo = Elmo.from_archive(archive)
     for line, vectors in read(tmp_path / "out").items():
@@ -413,7 +413,7 @@ def test_two_processes_with_one_output(text, tmp_path, options, monkeypatch):
     arguments = [text, tmp_path / "out", "--all", *options]
     run(text, tmp_path / "whole", *arguments[2:])
     context = get_context("fork")
-    embed = Elmo.embed
+    embed = Elmo.embed_rows
 
     def start():
         started, goes_on = context.Event(), context.Event()
@@ -425,7 +425,7 @@ def test_two_processes_with_one_output(text, tmp_path, options, monkeypatch):
 
         child = context.Process(target=run, args=arguments)
         with monkeypatch.context() as patch:
-            patch.setattr(Elmo, "embed", waiting)
+            patch.setattr(Elmo, "embed_rows", waiting)
             child.start()
         assert started.wait(60)
         return child, goes_on
@@ -584,7 +584,7 @@ def test_sentences_that_hdf5_cannot_have_as_names(tmp_path, options, monkeypatch
     with pytest.raises(InputError, match=f"^{message}"):
         run(file, out, "--top", *options, "--use-sentence-keys")
     assert not out.exists()
-    monkeypatch.setattr(Elmo, "embed", None)
+    monkeypatch.setattr(Elmo, "embed_rows", None)
     run(file, out, "--top", *options)
     assert same(read(out), read(tmp_path / "lines"))
 
@@ -599,7 +599,7 @@ def test_sentences_that_hdf5_cannot_have_as_names(tmp_path, options, monkeypatch
 )
 def test_input_that_is_refused(tmp_path, options, monkeypatch, content, arguments, message):
     """Each input is refused before anything is computed, and the message names its place."""
-    monkeypatch.setattr(Elmo, "embed", None)
+    monkeypatch.setattr(Elmo, "embed_rows", None)
     monkeypatch.setattr(dump, "PART_SENTENCES", 1)
     file = tmp_path / "text.txt"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())

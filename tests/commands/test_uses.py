@@ -109,9 +109,9 @@ def test_killed_and_resumed(
         (folder / "other").write_text("dog\n")
         uses(text, folder / "other", *arguments[2:])
     (folder / "other").unlink()
-    embed, calls = Elmo.embed, []
+    embed, calls = Elmo.embed_rows, []
     with monkeypatch.context() as patch:
-        patch.setattr(Elmo, "embed", lambda *a, **k: calls.append(a) or embed(*a, **k))
+        patch.setattr(Elmo, "embed_rows", lambda *a, **k: calls.append(a) or embed(*a, **k))
         uses(*arguments)
     assert len(calls) == 2
     assert (folder / "out").read_bytes() == (folder / "whole").read_bytes()

@@ -13,6 +13,7 @@ from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import raw_text
 from elmo_plugin.elmo.raw_text import running_text, split_sentences, split_tokens, warn_of_wrapped
+from elmo_plugin.elmo.sentences import split_row
 from tests.conftest import ROOT
 
 SENTENCES = {
@@ -62,9 +63,9 @@ def test_sentences() -> None:
     tokens = split_tokens(DOCUMENT)
     n_tokens = [11, 7, 3, 2, 5, 2]
     assert tokens.sentence == [k for k, n in enumerate(n_tokens) for _ in range(n)]
-    assert [len(sentence) for sentence in tokens.sentences] == n_tokens
+    assert [len(sentence) for sentence in split_row(tokens)] == n_tokens
     assert split_sentences("") == split_sentences(" \n\n") == []
-    assert split_tokens(" ").sentences == [[]]
+    assert split_row(split_tokens(" ")) == [[]]
 
 
 def test_the_precision_of_sentences() -> None:

@@ -121,7 +121,7 @@ def test_uses(elmo: Elmo, sentences: list, layer: str | int, most: int | None) -
         "a\u00a0b": "a\u00a0b",
     }
     all_rows = [
-        (forms[token], token, "", number, position, " ".join(tokens))
+        (forms[token], token, "", number, position, " ".join(tokens), 0, number)
         for number, tokens in enumerate(sentences)
         for position, token in enumerate(tokens)
         if token in forms
@@ -162,7 +162,7 @@ def test_files(tmp_path: Path) -> None:
         (f"{folder}/t.txt", 1, position) for folder in "ab" for position in (0, 1)
     ]
     (found,) = find_uses(str(tmp_path / "a" / "t.txt"), word_forms({"x": ["dog"]}))
-    assert found == ("x", "dog", "t.txt", 1, 2, "the the dog")
+    assert found == ("x", "dog", "t.txt", 1, 2, "the the dog", 0, 1)
 
 
 def test_words(tmp_path: Path) -> None:
