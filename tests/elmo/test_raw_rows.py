@@ -1,0 +1,210 @@
+"""
+Strings of raw text with several sentences, each of which is one row of the result. The oracle reads
+the sentences apart, as lists of tokens that are written by hand.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+from elmo_plugin import Elmo, LanguageModel
+from elmo_plugin.adapters.sklearn_transformer import ElmoVectors
+from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.scores import score_columns
+from tests import compare
+
+TEXTS = [
+    "The nurse drank the cold water. She was thirsty.",
+    "He left!",
+    "",
+    "Why? It isn't easy. Dr. Smith knows.",
+]
+SENTENCES = [
+    ["The nurse drank the cold water .", "She was thirsty ."],
+    ["He left !"],
+    [""],
+    ["Why ?", "It is n't easy .", "Dr. Smith knows ."],
+]
+APART = [sentence.split() for row in SENTENCES for sentence in row]
+IN_ROWS = [slice(0, 2), slice(2, 3), slice(3, 4), slice(4, 7)]
+
+
+assert_close = partial(compare.assert_close, what="numbers of a row")
+
+
+@pytest.fixture(scope="module")
+def elmo() -> Elmo:
+    return Elmo.from_pretrained("tiny")
+
+
+@pytest.fixture(scope="module")
+def model() -> LanguageModel:
+    return LanguageModel.from_pretrained("tiny")
+
+
+@pytest.mark.parametrize("as_tensors", [False, True])
+@pytest.mark.parametrize("layer", ["mix", "all"])
+def test_vectors_follow_one_another(elmo: Elmo, layer: str, as_tensors: bool) -> None:
+    apart = elmo.embed(APART, layer)
+    found = elmo.embed(TEXTS, layer, as_tensors, raw=True)
+    streamed = list(elmo.stream(TEXTS, layer, raw=True))
+    means = elmo.embed(pandas.Series(TEXTS), layer, as_tensors, pool="mean", raw=True)
+    for k, row in enumerate(IN_ROWS):
+        expected = np.concatenate(apart[row], axis=-2)
+        assert isinstance(found[k], torch.Tensor if as_tensors else np.ndarray)
+        assert_close(np.asarray(found[k]), expected, atol=1e-6)
+        assert_close(streamed[k], expected, atol=1e-6)
+        mean = expected.sum(axis=-2) / max(1, expected.shape[-2])
+        assert_close(np.asarray(means[k]), mean, atol=1e-6)
+
+
+def test_one_sentence_has_the_same_bits(elmo: Elmo, model: LanguageModel) -> None:
+    """By definition: those of its tokens."""
+    some = [row for row in range(4) if len(SENTENCES[row]) == 1]
+    texts = [TEXTS[row] for row in some] + ["It isn't easy."]
+    tokens = [SENTENCES[row][0].split() for row in some] + ["It is n't easy .".split()]
+    for one, other in zip(elmo.embed(texts, raw=True), elmo.embed(tokens), strict=True):
+        assert np.array_equal(one, other)
+    assert np.array_equal(elmo.embed(texts, pool="mean", raw=True), elmo.embed(tokens, pool="mean"))
+    for one, other in zip(model.score(texts, raw=True), model.score(tokens), strict=True):
+        assert np.array_equal(one.forward, other.forward)
+        assert np.array_equal(one.backward, other.backward)
+    assert model.perplexity(texts, raw=True) == model.perplexity(tokens)
+    assert model.substitutes(texts, raw=True) == model.substitutes(tokens)
+
+
+def test_scores_follow_one_another(model: LanguageModel) -> None:
+    """The boundaries of a row have the sums of those of its sentences."""
+    apart = model.score(APART, entropy=True)
+    for found, row in zip(model.score(TEXTS, entropy=True, raw=True), IN_ROWS, strict=True):
+        some = apart[row]
+        assert found.tokens == [token for x in some for token in x.tokens]
+        assert found.in_vocabulary.tolist() == [y for x in some for y in x.in_vocabulary]
+        assert found.sentence == [k for k, x in enumerate(some) for _ in x.tokens]
+        for name in ("forward", "forward_entropy", "backward", "backward_entropy"):
+            numbers = [getattr(x, name) for x in some]
+            ends, words = [x[-1] for x in numbers], [x[:-1] for x in numbers]
+            if name.startswith("backward"):
+                ends, words = [x[0] for x in numbers], [x[1:] for x in numbers]
+            own = getattr(found, name)
+            boundary, of_words = own[-1], own[:-1]
+            if name.startswith("backward"):
+                boundary, of_words = own[0], own[1:]
+            assert_close(of_words, np.concatenate(words), atol=1e-5)
+            assert boundary == pytest.approx(sum(ends), abs=1e-5)
+    text = TEXTS[3]
+    found = model.score(text, raw=True)
+    assert [text[start:end] for start, end in found.spans] == found.tokens
+    assert found.words == [0, 0, 1, 2, 2, 3, 3, 4, 5, 6, 6]
+
+
+def test_a_table_of_rows(model: LanguageModel) -> None:
+    """By definition: a token has the number of its row, its place in the row, and the number of its
+    sentence in the row."""
+    table = pandas.DataFrame(score_columns(model.score(TEXTS, raw=True)))
+    assert list(table[table["sentence"] == 3]["position"]) == list(range(11))
+    assert list(table[table["sentence"] == 0]["sentence_in_row"]) == [0] * 7 + [1] * 4
+    assert list(table.columns[-4:]) == ["start", "end", "word", "sentence_in_row"]
+
+
+def test_perplexity_counts_every_end(model: LanguageModel) -> None:
+    """The mean is over the tokens and a boundary of each sentence."""
+    found = model.perplexity(TEXTS, raw=True)
+    expected = model.perplexity(APART)
+    n = sum(len(tokens) + 1 for tokens in APART)
+    total = sum(x.forward.sum() for x in model.score(TEXTS, base="e", raw=True))
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert found["forward_perplexity"] == pytest.approx(np.exp(-total / n), rel=1e-5)
+
+
+@pytest.mark.parametrize("direction", ["both", "forward"])
+def test_substitutes_are_of_tokens_of_the_row(model: LanguageModel, direction: str) -> None:
+    """A target is the number of the token in the row, in any order, and its context is its own
+    sentence."""
+    apart = model.substitutes(APART, direction=direction)
+    in_rows = [[words for some in apart[row] for words in some] for row in IN_ROWS]
+    found = model.substitutes(TEXTS, direction=direction, raw=True)
+    chosen = model.substitutes(
+        TEXTS, [[8, 1, 8], np.array([2]), [], []], direction=direction, raw=True
+    )
+    expected = [[in_rows[0][k] for k in (8, 1, 8)], [in_rows[1][2]], [], []]
+    for one, other in ((found, in_rows), (chosen, expected)):
+        assert list(map(len, one)) == list(map(len, other))
+        for x, y in zip(chain(*one), chain(*other), strict=True):
+            assert_close([s.probability for s in x], [s.probability for s in y], atol=1e-5)
+            assert x[0].word == y[0].word
+    one = model.substitutes(TEXTS[0], 8, direction=direction, raw=True)
+    assert one[0].word == in_rows[0][8][0].word
+    with pytest.raises(InputError, match=r"^targets\[0\]: .* from 0 to 10, found 11"):
+        model.substitutes(TEXTS[0], 11, raw=True)
+
+
+def test_characters_and_the_warm_state(elmo: Elmo) -> None:
+    """The rows of the character ids are sentences."""
+    assert torch.equal(elmo.characters(TEXTS, raw=True), elmo.characters(APART))
+    first, second = Elmo.from_pretrained("tiny"), Elmo.from_pretrained("tiny")
+    first.warm_up(TEXTS[0], 2, raw=True)
+    second.warm_up(APART[:2], 2)
+    for name, state in first.bilm.warm_state.state_dict().items():
+        assert torch.equal(state, second.bilm.warm_state.state_dict()[name]), name
+    with pytest.raises(InputError, match=r"^expected several sentences"):
+        first.warm_up(TEXTS[1], raw=True)
+
+
+def test_the_transformer_of_scikit_learn() -> None:
+    """A text has the mean over the tokens of all its sentences."""
+    vectors = ElmoVectors("tiny", "top", raw=True).fit(TEXTS)
+    expected = vectors.elmo_.embed(APART[:2], "top")
+    found = vectors.transform([TEXTS[0]])
+    assert_close(found[0], np.concatenate(expected).mean(axis=0), atol=1e-6)
+
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "embed": lambda model, texts: model.embed(texts, raw=True),
+    "score": lambda model, texts: model.score(texts, raw=True),
+    "substitutes": lambda model, texts: model.substitutes(texts, raw=True),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_rows_of_several_sentences_under_carry(call: str) -> None:
+    """A row that is read alone is read sentence by sentence, and others are refused, because each
+    row would continue another number of sentences."""
+    kind = Elmo if call == "embed" else LanguageModel
+    first, second = (kind.from_pretrained("tiny", initial_state="carry") for _ in range(2))
+    if call == "embed":
+        found = [first.embed(text, raw=True) for text in TEXTS]
+        for own, row in zip(found, IN_ROWS):
+            expected = np.concatenate([second.embed([tokens])[0] for tokens in APART[row]])
+            assert_close(own, expected, atol=1e-6)
+        third = Elmo.from_pretrained("tiny", initial_state="carry")
+        for own, streamed in zip(found, third.stream(TEXTS, raw=True), strict=True):
+            assert np.array_equal(own, streamed)
+    message = "^initial_state carry: expected one sentence in each of several rows, .* 2 in row 0"
+    with pytest.raises(InputError, match=message):
+        CALLS[call](first, TEXTS)
+
+
+def test_uses_of_rows(elmo: Elmo, tmp_path: Path) -> None:
+    """By hand: the text and the position are those of the sentence, and its number in the line or
+    string tells the sentences of a row apart."""
+    lines = ["She ran. She was thirsty.", "", "They left. So she ran."]
+    (tmp_path / "text").write_text("\n".join(lines) + "\n")
+    columns = ["token", "sentence", "sentence_in_row", "line", "position", "text"]
+    expected = [
+        ("She", 0, 0, 0, 0, "She ran ."),
+        ("She", 0, 1, 0, 0, "She was thirsty ."),
+        ("she", 2, 1, 2, 1, "So she ran ."),
+    ]
+    for corpus in (tmp_path / "text", lines):
+        found = elmo.uses(corpus, {"she": ["she", "She"]}, raw=True)
+        assert list(found[columns].itertuples(index=False, name=None)) == expected
+        for vector, text, position in zip(found["vector"], found["text"], found["position"]):
+            assert_close(vector, elmo.embed(text, "top")[position], atol=1e-5)
