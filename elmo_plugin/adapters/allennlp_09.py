@@ -15,7 +15,6 @@ from elmo_plugin.elmo.dump import DumpSettings, dump
 from elmo_plugin.elmo.elmo import CHOICES, Elmo
 from elmo_plugin.elmo.results import sentence_lines
 from elmo_plugin.elmo.sentences import groups, lists_of_tokens
-from elmo_plugin.files.atomic_write import check_is_new
 from elmo_plugin.formats.find import PRETRAINED, File
 
 DEFAULT_OPTIONS_FILE = f"{PRETRAINED}small"
@@ -103,7 +102,6 @@ class ElmoEmbedder:
         """
         check_choice("output_format", output_format, CHOICES)
         check_count("batch_size", batch_size)
-        check_is_new(output_file_path)
         settings = DumpSettings(
             layer=output_format,
             batch_size=batch_size,

@@ -11,8 +11,8 @@ from elmo_plugin.commands.streams import standard_input
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.raw_text import RUNNING, warn_of_wrapped
-from elmo_plugin.elmo.results import Line, running_lines, sentence_lines
-from elmo_plugin.files.atomic_write import check_can_write, check_is_new
+from elmo_plugin.elmo.results import Line, check_no_results, running_lines, sentence_lines
+from elmo_plugin.files.atomic_write import check_can_write
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.find import KEYS, NAMES_OF_A_BILM, File, find_bilm, one_bilm
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
@@ -125,8 +125,8 @@ def count_lines(file: Path | BinaryIO, lines: Iterable[Line]) -> int | None:
 
 
 def check_output_file(argument: str, file: str) -> None:
-    """Raise an `InputError` if the output `file` exists, and as `check_can_write`."""
-    check_is_new(file)
+    """Raise an `InputError` as `check_no_results` and `check_can_write`."""
+    check_no_results(file)
     check_can_write(argument, file)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands.streams import occupy_closed_streams, piped_output
+from elmo_plugin.files.interrupts import interrupts_kept
 
 PROGRAM = "python -m elmo_plugin"
 NAMES = "elmo score uses bilm-encode bilm-export elmo-mix elmo-configs".split()
@@ -33,7 +34,8 @@ def run_program(name: str, arguments: Sequence[str]) -> int | str | None:
     args = parser.parse_args(arguments)
     occupy_closed_streams()
     try:
-        run_command(command, args)
+        with interrupts_kept():
+            run_command(command, args)
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
         return 130  # 128 + SIGINT

@@ -130,6 +130,7 @@ def write_results(
                 part.write(partial(results.write, group, done=progress.update), model)
         with atomic_write(folder / "joined") as temporary:
             results.join((part.checked_path() for part in parts), temporary)
+        (folder / FINISHED).touch()
         os.replace(folder / "joined", out)
         shutil.rmtree(folder, ignore_errors=True)  # another process may just have opened it
 
@@ -149,10 +150,25 @@ def _same_bits(model: BiLMLayers) -> Iterator[None]:
         model.carried.state, model.same_bits = state, False
 
 
+def check_no_results(out: str | os.PathLike) -> None:
+    """
+    Raise an `InputError` if the file `out` exists. The parts of the run that finished it, which are
+    there if it was killed at its end, are removed.
+    """
+    out = Path(os.path.realpath(out))
+    if out.exists() and (_folder_of(out) / FINISHED).exists():
+        shutil.rmtree(_folder_of(out), ignore_errors=True)
+    check_is_new(out)
+
+
+def _folder_of(out: Path) -> Path:
+    return out.with_name(f".{out.name}.parts")
+
+
 @contextmanager
 def _parts_folder(out: Path) -> Iterator[Path]:
     """The folder of the parts, locked against other processes. It stays if there are any."""
-    folder = out.with_name(f".{out.name}.parts")
+    folder = _folder_of(out)
     lock = FileLock(folder / "lock", timeout=0)
     try:
         folder.mkdir(exist_ok=True)
@@ -164,9 +180,7 @@ def _parts_folder(out: Path) -> Iterator[Path]:
     except OSError as error:  # for example a name that is too long
         raise InputError(f"{out}: expected a place to write to, found: {error}") from None
     try:
-        check_is_new(out)  # it may have been created meanwhile
-        for temporary in folder.glob(".*"):  # of a run that was killed
-            temporary.unlink()
+        check_no_results(out)  # it may have been created meanwhile
         yield folder
     except DiskFullError as error:
         raise DiskFullError(
@@ -178,6 +192,8 @@ def _parts_folder(out: Path) -> Iterator[Path]:
         lock.release()
 
 
+FINISHED = "finished"
+"""A file that is created just before the output, after which the parts are not needed."""
 RECORD = ".record"
 """Ending of the file that says what a part was computed from."""
 

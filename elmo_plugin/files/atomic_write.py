@@ -8,12 +8,22 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from secrets import token_hex
+from typing import BinaryIO
 
 from elmo_plugin.checks import InputError, fail
+from elmo_plugin.files.interrupts import interrupts_kept
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
+
+TOKEN, ENDING = "[0-9a-f]" * 8, ".tmp"
+"""The end of a temporary file's name: a pattern of the part that differs, and the rest."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -25,25 +35,44 @@ class DiskFullError(OSError):
 def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     """
     Yield a temporary file next to `path`. It is renamed to `path` if the context ends without an
-    error, and removed otherwise. If `path` is a symbolic link, the link stays and its target is
-    written, as by `open`; the target need not exist. Raises a `DiskFullError` if the disk is full.
+    error, and removed otherwise; if the process is killed, the next write to `path` removes it. If
+    `path` is a symbolic link, the link stays and its target is written, as by `open`; the target
+    need not exist. Raises a `DiskFullError` if the disk is full.
     """
     path = Path(os.path.realpath(path))
-    with name_full_disk(path):
-        temporary = path.with_name(f".{path.name}.{token_hex(4)}")
-        try:
-            temporary.touch(exist_ok=False)  # permissions follow the umask, or those of the file
+    with name_full_disk(path), interrupts_kept() as handle_interrupts, ExitStack() as stack:
+        _remove_leftovers(path)
+        temporary = path.with_name(f".{path.name}.{token_hex(4)}{ENDING}")
+        stack.callback(temporary.unlink, missing_ok=True)
+        try:  # permissions follow the umask, or those of the file
+            created = stack.enter_context(temporary.open("xb"))
         except OSError as error:  # of a name that the user does not know
             raise OSError(error.errno, error.strerror, str(path)) from None
-        try:
-            if path.is_file():
-                temporary.chmod(stat.S_IMODE(path.stat().st_mode))
-            yield temporary
-            with temporary.open("r+b") as written:  # Windows flushes what is open for writing
-                os.fsync(written.fileno())  # otherwise a power failure may leave an empty file
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        _lock(created)
+        if path.is_file():
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+        yield temporary
+        with temporary.open("r+b") as written:  # Windows flushes what is open for writing
+            os.fsync(written.fileno())  # otherwise a power failure may leave an empty file
+        handle_interrupts()
+        os.replace(temporary, path)
+
+
+def _lock(file: BinaryIO) -> None:
+    """Keep other processes from removing a temporary file, until it is closed."""
+    if fcntl is None:
+        file.close()  # Windows does not rename an open file
+    else:
+        with suppress(OSError):  # without locks, no process removes files of another one
+            fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the temporary files of killed processes, which hold no locks any more."""
+    for file in path.parent.glob(f".{escape(path.name)}.{TOKEN}{ENDING}") if fcntl else ():
+        with suppress(OSError), file.open("r+b") as leftover:
+            fcntl.flock(leftover, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.unlink()
 
 
 @contextmanager

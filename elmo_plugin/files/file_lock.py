@@ -1,20 +1,42 @@
 """Locks between processes."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
 import filelock
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # on Windows, where all file systems have locks
+    fcntl = None  # type: ignore[assignment]
+
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
 
 class FileLock(filelock.FileLock):
     """
     A lock file as in `filelock`, which waits forever for a file that cannot be created because the
-    operating system reports it as missing, as in /proc. This one raises the `OSError`.
+    operating system reports it as missing, as in /proc. Older versions of it also wait forever on a
+    file system without locks. This one raises an `OSError` in both cases.
     """
 
     def acquire(self, *args: Any, **kwargs: Any) -> Any:
         if not os.path.lexists(self.lock_file):  # `filelock` does not follow links
             Path(self.lock_file).parent.mkdir(parents=True, exist_ok=True)
             Path(self.lock_file).touch()
+        if fcntl is not None and os.path.isfile(self.lock_file):
+            _check_locks(self.lock_file)
         return super().acquire(*args, **kwargs)
+
+
+def _check_locks(path: str) -> None:
+    """Raise an `OSError` that says what to do if the file system has no locks."""
+    with open(path, "r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in NO_LOCKS:
+                reason = f"no file locks there ({error.strerror}); choose a folder on a local disk"
+                raise OSError(error.errno, reason, path) from None

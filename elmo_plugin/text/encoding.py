@@ -61,7 +61,8 @@ def encode_corpus(files: Sequence[Path], folder: str | os.PathLike) -> EncodedCo
     with ExitStack() as stack:
         try:
             stack.enter_context(FileLock(folder.with_name(f".{folder.name}.lock")))
-            shutil.rmtree(partial, ignore_errors=True)
+            stack.callback(shutil.rmtree, partial, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
             partial.mkdir()
         except OSError as error:
             raise InputError(f"{folder}: expected a place to write to, found: {error}") from None
@@ -80,8 +81,6 @@ def encode_corpus(files: Sequence[Path], folder: str | os.PathLike) -> EncodedCo
                 f"{folder}: could not write the encoded corpus or read its text ({error}); "
                 "is there space left?"
             ) from error
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     return EncodedCorpus(folder)
 
 

@@ -407,6 +407,28 @@ def test_parts_after_the_end_of_the_text(interrupted):
     assert sorted(again(text=TEXT[:4])) == ["0", "1", "2", "3"]
 
 
+def test_a_run_that_is_killed_after_its_end(text, tmp_path, options, monkeypatch):
+    """By definition: the output is whole, and the next run of the same command, which does not
+    replace it, removes the parts. Parts next to another file stay, because they may be resumed."""
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dump._Vectors, "join", interrupt)
+        run(text, out, "--top", *options)
+    out.touch()
+    with pytest.raises(InputError, match="found one"):
+        run(text, out, "--top", *options)
+    assert (tmp_path / ".out.parts").exists()
+    out.unlink()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(shutil, "rmtree", lambda *_, **__: interrupt())
+        run(text, out, "--top", *options)
+    run(text, tmp_path / "whole", "--top", *options)
+    assert same(read(out), read(tmp_path / "whole")) and (tmp_path / ".out.parts").exists()
+    with pytest.raises(InputError, match="found one"):
+        run(text, out, "--top", *options)
+    assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "whole", "out"}
+
+
 def test_two_processes_with_one_output(text, tmp_path, options, monkeypatch):
     """The second process raises an error at once. The first one is not disturbed and leaves no
     lock, and a process that was killed does not block another."""

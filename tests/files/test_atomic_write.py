@@ -1,4 +1,6 @@
 import os
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,31 @@ def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "old"
+
+
+def _stop_in_a_write(path: Path, send: Connection, wait: Connection) -> None:
+    with atomic_write(path) as temporary:
+        temporary.write_text("new")
+        send.send(temporary)
+        wait.recv()
+
+
+def test_what_a_killed_process_left(tmp_path: Path) -> None:
+    """By definition: the next write removes the temporary file of a process that was killed, but
+    not that of one that still writes, nor files of similar names."""
+    others = [tmp_path / name for name in (".file.20240101", ".file.0123456x.tmp", "file.tmp")]
+    for other in others:
+        other.touch()
+    here, there = get_context("fork").Pipe()
+    arguments = (tmp_path / "file", there, there)
+    process = get_context("fork").Process(target=_stop_in_a_write, args=arguments)
+    process.start()
+    temporary = here.recv()
+    for text, is_left in (("a", True), ("b", False)):
+        with atomic_write(tmp_path / "file") as own:
+            own.write_text(text)
+        assert temporary.exists() is is_left
+        assert (tmp_path / "file").read_text() == text
+        process.kill()
+        process.join()
+    assert {*tmp_path.iterdir()} == {*others, tmp_path / "file"}

@@ -23,7 +23,7 @@ _NAME = re.compile(
     rf"(?:{'|'.join(KINDS)})_e(?P<epochs>\d+)_b(?P<batches>\d+)"
     r"(?:_w\d+of(?P<world_size>\d+))?\.th"
 )
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(\.tmp)?")
 """The names of files and of a vocabulary while they are written, which a killed process leaves."""
 
 

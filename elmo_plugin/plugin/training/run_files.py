@@ -27,9 +27,9 @@ from allennlp.models.archival import CONFIG_NAME
 from allennlp.training import util
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.atomic_write import ENDING, TOKEN, atomic_write
 
-TEMPORARY = f".{CONFIG_NAME}.{'[0-9a-f]' * 8}"
+TEMPORARY = f".{CONFIG_NAME}.{TOKEN}{ENDING}"
 
 _to_file = Params.to_file
 _create_serialization_dir = util.create_serialization_dir

@@ -1,0 +1,184 @@
+"""Ctrl-C and SIGTERM at moments that are counted in function calls, so that each can be repeated.
+The expected result is always that of the run without a signal."""
+
+import contextlib
+import io
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from tqdm import tqdm
+
+from elmo_plugin.__main__ import run
+from elmo_plugin.commands import score
+from elmo_plugin.elmo import dump, uses
+from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.files.atomic_write import ENDING
+from elmo_plugin.files.interrupts import _loses_errors, interrupts_kept
+
+FORK = multiprocessing.get_context("fork")
+TEXT = """The dog threw the stick .
+He threw the dog to the stick .
+the
+A dog , a stick and another dog .
+to the dog
+Stick !
+the dog the dog
+He
+the stick of the dog
+"""
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Iterator[Path]:
+    """A text of five parts, words and a biLM."""
+    folder = tmp_path_factory.mktemp("inputs")
+    (folder / "text").write_text(TEXT)
+    (folder / "words").write_text("dog\nstick\n")
+    (folder / "model").symlink_to(bilm_archive)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (dump, score, uses):
+            patch.setattr(module, "PART_SENTENCES", 2)
+        yield folder
+
+
+def _save(model: Path, out: Path) -> Callable[[], Any]:
+    elmo = Elmo.from_archive(str(model))
+    return lambda: elmo.save(out)
+
+
+def command(name: str, inputs: Path, out: Path) -> Callable[[], Any]:
+    """What a process runs after its imports."""
+    text, words, model = (str(inputs / x) for x in ("text", "words", "model"))
+    if name == "save":
+        return _save(inputs / "model", out)
+    arguments = {
+        "uses": ["uses", text, words, str(out), "--archive-file", model],
+        "score": ["score", text, "--output-file", str(out), "--archive-file", model],
+        "elmo": ["elmo", text, str(out), "--all", "--batch-size", "1", "--archive-file", model],
+        "bilm-encode": ["bilm-encode", text, str(out)],
+    }
+    return lambda: run(arguments[name])
+
+
+class Moments:
+    """Counts the calls of functions, and sends a signal at the call number `at`. `lossy`: the calls
+    in which Python or HDF5 would ignore an error."""
+
+    def __init__(self, at: int | None = None, sent: signal.Signals = signal.SIGINT) -> None:
+        self.at, self.sent = at, sent
+        self.n = 0
+        self.lossy: list[int] = []
+
+    def __call__(self, frame: Any, event: str, argument: object) -> None:
+        self.n += 1
+        if self.n == self.at:
+            signal.raise_signal(self.sent)
+        elif self.at is None and _loses_errors(frame):
+            self.lossy.append(self.n)
+
+
+class Ended(NamedTuple):
+    code: int
+    printed: str
+    n: int
+    lossy: list[int]
+
+
+def _child(work: Callable[[], Any], moments: Moments, send: Any) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    torch.set_num_threads(1)
+    tqdm.set_lock(threading.RLock())  # forks share the other one
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(printed):
+        try:
+            sys.setprofile(moments)
+            code = work()
+        except KeyboardInterrupt:  # of `save`, which no command runs
+            code = 130
+        except SystemExit as end:
+            code = end.code
+        finally:
+            sys.setprofile(None)
+    send.send(Ended(code or 0, printed.getvalue(), moments.n, moments.lossy))
+    send.close()
+    os._exit(0)
+
+
+def ended(work: Callable[[], Any], moments: Moments) -> Ended:
+    """Run in a process of its own."""
+    receive, send = FORK.Pipe(False)
+    process = FORK.Process(target=_child, args=(work, moments, send))
+    process.start()
+    send.close()
+    assert receive.poll(60), "it hangs"
+    result = receive.recv()
+    process.join(60)
+    return result
+
+
+def content(out: Path) -> dict[str, bytes]:
+    files = sorted(out.rglob("*")) if out.is_dir() else [out]
+    return {str(x.relative_to(out)): x.read_bytes() for x in files if x.is_file()}
+
+
+@pytest.mark.parametrize("n", [2, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["uses", "score", "elmo", "save", "bilm-encode"])
+def test_moments(name: str, n: int, inputs: Path, tmp_path: Path) -> None:
+    """The exit code of a shell, no error, and nothing but what the next run removes. The same
+    command then gives the files of an uninterrupted run. Half of the moments are in h5py and in
+    destructors. If the output was there at the moment, it is whole."""
+    out = tmp_path / "folder" / "out"
+    out.parent.mkdir()
+    work = command(name, inputs, out)
+    work()  # imports
+    whole = content(out)
+    shutil.rmtree(out.parent)
+    out.parent.mkdir()
+    run = ended(work, Moments())
+    assert (run.code, content(out)) == (0, whole), run.printed
+    random = Random(name)
+    for number in range(n):
+        shutil.rmtree(out.parent)
+        out.parent.mkdir()
+        at = random.choice(run.lossy) if run.lossy and number % 2 else random.randrange(run.n) + 1
+        sent = random.choice([signal.SIGINT, signal.SIGTERM])
+        stopped = ended(work, Moments(at, sent))
+        if stopped.n < at:  # a run has a few calls more or less
+            continue
+        assert stopped.code == 128 + sent, (at, stopped)
+        assert not re.search("Traceback|Error|ignored", stopped.printed), (at, stopped)
+        files = {file.name for file in out.parent.rglob("*")}
+        if name != "save" and out.exists():
+            assert content(out) == whole, at
+            continue
+        assert not any(file.endswith(ENDING) for file in files), (at, files)
+        again = ended(work, Moments(0))
+        assert (again.code, content(out)) == (0, whole), (at, again)
+        assert {file.name for file in out.parent.iterdir()} <= {"out", ".out.lock"}, at
+
+
+def test_a_lost_error() -> None:
+    """By definition: an interrupt in a destructor, whose errors Python ignores, is an interrupt."""
+
+    class Deleted:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+        del [Deleted()][0]
+        for _ in range(1000):
+            time.sleep(0.01)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
