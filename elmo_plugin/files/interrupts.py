@@ -22,42 +22,53 @@ many, and HDF5 calls the files of `hdf5`.
 """
 
 
+_waiting: set[int] = set()
+"""The signals that wait to be sent again."""
+
+
 @contextmanager
-def interrupts_kept() -> Iterator[Callable[[], None]]:
-    """
-    Let no signal be lost inside the context. Yields a function that handles those that wait to be
-    sent again, to call before something that cannot be undone.
-    """
+def interrupts_kept() -> Iterator[None]:
+    """Let no signal be lost inside the context, at whose end those that wait are handled."""
     handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
-    waiting: set[int] = set()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        waiting.discard(number)
+        _waiting.discard(number)
         if _loses_errors(frame):
-            waiting.add(number)
-            _thread.start_new_thread(send_again, (number,))  # `threading` takes locks
+            _waiting.add(number)
+            _thread.start_new_thread(_send_again, (number,))  # `threading` takes locks
         else:
             handlers[number](number, frame)
 
-    def send_again(number: int) -> None:
-        time.sleep(SECONDS)
-        if number in waiting:
-            _thread.interrupt_main(signal.Signals(number))
-
-    def handle_waiting() -> None:
-        for number in list(waiting):
-            handle(number, None)
-
     try:
-        if threading.current_thread() is threading.main_thread():  # which handles all signals
+        if _is_main_thread():
             for sent in SIGNALS:
                 if callable(handler := signal.getsignal(sent)):
                     handlers[sent] = handler
                     signal.signal(sent, handle)
-        yield handle_waiting
+        yield
+        handle_interrupts()
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def handle_interrupts() -> None:
+    """Handle the signals that wait. Call it before what cannot be undone."""
+    if _is_main_thread():
+        for number in list(_waiting):
+            if callable(handler := signal.getsignal(number)):
+                handler(number, None)
+
+
+def _is_main_thread() -> bool:
+    """Whether this is the thread in which Python handles all signals."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _send_again(number: int) -> None:
+    time.sleep(SECONDS)
+    if number in _waiting:
+        _thread.interrupt_main(signal.Signals(number))
 
 
 def _loses_errors(frame: FrameType | None) -> bool:
