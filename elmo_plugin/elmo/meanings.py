@@ -30,14 +30,12 @@ def vectors_of(uses: Any) -> np.ndarray:
 
 def average_pairwise_distance(first: np.ndarray, second: np.ndarray) -> float:
     """The mean cosine distance between a use of the first text and one of the second (APD)."""
-    _check_size("second", second.shape[1:], first.shape[1:])
     # The mean of the products of all pairs is the product of the means.
     return float(1 - _unit(first).mean(axis=0) @ _unit(second).mean(axis=0))
 
 
 def prototype_distance(first: np.ndarray, second: np.ndarray) -> float:
     """The inverse of the cosine of the two mean vectors (PRT); at least 1 if it is positive."""
-    _check_size("second", second.shape[1:], first.shape[1:])
     return float(1 / (_unit(first.mean(axis=0)) @ _unit(second.mean(axis=0))))
 
 
@@ -107,9 +105,10 @@ def changes(first: Any, second: Any, n_clusters: int | None = None, seed: int = 
         uses = [frame[frame["word"] == word] for frame in (first, second)]
         row = [word, *map(len, uses)]
         if all(row[1:]):
-            a, b = map(vectors_of, uses)
+            both = vectors_of(needed("pandas").concat(uses))
+            a, b = np.split(both, row[1:2])
             row += [average_pairwise_distance(a, b), prototype_distance(a, b)]
-            labels = clusters(np.concatenate([a, b]), n_clusters, seed)
+            labels = clusters(both, n_clusters, seed)
             row += [jensen_shannon_divergence(labels[: len(a)], labels[len(a) :])]
             row += [len(np.unique(labels))]
         rows.append(row + [np.nan] * (len(columns) - len(row)))
@@ -124,7 +123,8 @@ def nearest(uses: Any, vector: np.ndarray, k: int = 5) -> Any:
     """
     check_count("k", k)
     vectors, vector = vectors_of(uses), np.asarray(vector, np.float64)
-    _check_size("vector", vector.shape, vectors.shape[1:])
+    if vector.shape != vectors.shape[1:]:
+        fail("vector", f"the shape {vectors.shape[1:]} of a use's vector", vector.shape)
     compared = uses.assign(cosine=_unit(vectors) @ _unit(vector))
     return compared.drop_duplicates(["text", "position"]).nlargest(k, "cosine")
 
@@ -156,12 +156,6 @@ def picture(uses: Any, groups: Any) -> Any:
     panel.set(xlabel="first principal component", ylabel="second principal component")
     panel.legend()
     return figure
-
-
-def _check_size(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Raise an `InputError` if vectors of the two shapes cannot be compared."""
-    if shape != expected:
-        fail(name, f"vectors of the shape {expected}, as those that they are compared with", shape)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -36,10 +36,9 @@ TAR_MAGIC = b"ustar\0", b"ustar  \0"  # POSIX and GNU
 TAR_MAGIC_POSITION = 257
 
 # Data of a task is not text: its tags and numbers would become words.
-LABEL = r"(?:\d|[A-Z]+)"
 TASK_DATA = re.compile(
     r'\s*(?:\[?\s*\{\s*"(?:[^"\\]|\\.)*"\s*:'  # the first key of JSON
-    rf"|\({LABEL}?\s*\({LABEL}\s"  # trees, with labels of the Penn Treebank or of sentiment
+    r"|\((?:\d|[A-Z]+)?\s*\((?:\d|[A-Z]+)\s"  # trees of constituents or of sentiment
     r"|-DOCSTART-|#begin document)"  # CoNLL-2003 and CoNLL-2012
 )
 TAG_AT_END = re.compile(r".*\S\s(?:O|[BIELSU]-[A-Z][A-Z\d_-]*)\s*")
