@@ -59,7 +59,7 @@ class BiLMWithSoftmax(CarriesState):
         )
         self.softmax.precision = TRAINED_PRECISIONS[precision]
         if (table := self.bilm.word_table) is not None:
-            table.embedding.sparse = sparse_gradients
+            table.embedding.sparse = self.softmax.sparse_gradients
             if options.is_tied:
                 self.softmax.weight = cast(nn.Parameter, table.embedding.weight)
         self.dropout = nn.Dropout(dropout)

@@ -1,3 +1,4 @@
+import logging
 import math
 
 import torch
@@ -8,6 +9,8 @@ from torch.utils.checkpoint import checkpoint
 from elmo_plugin.checks import InputError, check_count, check_flag
 from elmo_plugin.ops.linear import linear, product_dtype
 from elmo_plugin.ops.softmax import log_likelihoods, sampled_softmax_loss, softmax_loss
+
+logger = logging.getLogger(__name__)
 
 IGNORE = -100
 """Target at positions without a prediction: PyTorch's default `ignore_index`."""
@@ -34,15 +37,16 @@ class SampledSoftmax(nn.Module):
     dim : `int`
         P, the size of a hidden vector.
     n_negative_samples : `int | None`
-        Number of words to draw in each call; `None` trains with all words.
+        Number of words to draw in each call; `None` trains with all words, and so does a number of
+        V or more, which a line in the log says.
     sparse_gradients : `bool`, optional (default = `False`)
         Whether training gradients are sparse tensors of only the drawn rows, instead of dense
-        tensors of all V rows.
+        tensors of all V rows. With V samples or more they are dense.
 
     # Raises
 
     `InputError`
-        If `n_negative_samples` is not between 1 and V - 1, or is `None` with `sparse_gradients`.
+        If `n_negative_samples` is not at least 1, or is `None` with `sparse_gradients`.
     """
 
     def __init__(
@@ -55,14 +59,21 @@ class SampledSoftmax(nn.Module):
     ) -> None:
         super().__init__()
         if n_negative_samples is not None:
-            name = f"n_negative_samples (null for the full softmax of {n_words} words)"
-            check_count(name, n_negative_samples, most=n_words - 1)
+            check_count("n_negative_samples", n_negative_samples)
         check_flag("sparse_gradients", sparse_gradients)
         if sparse_gradients and n_negative_samples is None:
             raise InputError(
                 "sparse_gradients: expected n_negative_samples with it, found none: a softmax over "
                 "all words has a gradient for each"
             )
+        if n_negative_samples is not None and n_negative_samples >= n_words:
+            logger.warning(
+                "n_negative_samples: training uses the full softmax, because the vocabulary has %d "
+                "words, which are no more than the %d samples",
+                n_words,
+                n_negative_samples,
+            )
+            n_negative_samples, sparse_gradients = None, False
         self.n_negative_samples = n_negative_samples
         self.sparse_gradients = sparse_gradients
         self.precision: torch.dtype | None = None  # of sampled products; by default the weight's

@@ -227,6 +227,33 @@ def test_gradients_of_the_full_softmax():
         assert_close(found, gradient, atol=1e-5, what=f"gradient of {name}")
 
 
+@pytest.mark.usefixtures("lstm_path")
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("n_samples", [N_WORDS - 1, N_WORDS, 8192])
+def test_with_no_more_words_than_samples_training_is_exact(caplog, n_samples, sparse):
+    """The expected loss and gradients, which are dense, are those of PyTorch's cross entropy over
+    all words. One line says so. With a word more than samples, training is sampled as before."""
+    sizes = {"n_words": N_WORDS, "dim": DIM, "n_negative_samples": n_samples}
+    softmax, (hidden, targets) = (
+        SampledSoftmax(**sizes, sparse_gradients=sparse),
+        hidden_and_targets(),
+    )
+    weights = list(softmax.parameters())
+    logits = hidden.flatten(0, 1) @ softmax.weight.T + softmax.bias
+    expected = torch.nn.functional.cross_entropy(logits, targets.flatten(), reduction="sum")
+    loss = softmax.train()(hidden, targets)
+    found, right = (torch.autograd.grad(x, weights) for x in (loss, expected))
+    is_sampled = n_samples < N_WORDS
+    assert [x.is_sparse for x in found] == [is_sampled and sparse] * 2
+    assert len(caplog.messages) == (not is_sampled)
+    assert (softmax.n_negative_samples is not None) == is_sampled
+    if not is_sampled:
+        assert f"the full softmax, because the vocabulary has {N_WORDS} words" in caplog.text
+        assert_close(loss, expected, atol=1e-5, what="loss")
+        for one, other in zip(found, right):
+            assert_close(one, other, atol=1e-5, what="gradient")
+
+
 def test_training_with_all_words_saves_no_logits():
     """Property: what is saved for the gradient, which is the gradient itself, is not larger than
     the parameters and the hidden vectors. All logits would be 12 times as much."""
@@ -276,10 +303,12 @@ def test_initial_values_are_bilm_tfs():
     assert not softmax.bias.any()
 
 
-@pytest.mark.parametrize("n_samples", [0, 30, 31])
+@pytest.mark.parametrize("n_samples", [0, -1, 2.0, True])
 def test_a_number_of_samples_that_cannot_be_drawn_is_refused(n_samples):
-    """The message names both numbers."""
-    with pytest.raises(ValueError, match=f"30 words.*from 1 to 29, found {n_samples}"):
+    """The message names the number."""
+    with pytest.raises(
+        ValueError, match=f"n_negative_samples: .* from 1 to .*, found {str(n_samples).lower()}"
+    ):
         softmax_of(n_samples)
 
 

@@ -1,6 +1,7 @@
 """These tests train a `bilm` with AllenNLP's own trainer, from a config: it learns, and resuming is
 bit-identical."""
 
+import copy
 import json
 import math
 import re
@@ -16,6 +17,7 @@ import pytest
 import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params, Tqdm
+from allennlp.models import Model
 from allennlp.training.callbacks import TrainerCallback
 from allennlp.training.metric_tracker import MetricTracker
 
@@ -123,6 +125,38 @@ def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path, kill_after):
     runs = (folder, tmp_path / "killed")
     curves = [(run / "learning_curve.jsonl").read_text() for run in runs]
     assert curves[0].splitlines()[:-1] == curves[1].splitlines()[:-1]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_fewer_words_than_samples(tmp_path, sparse):
+    """With the default of 8,192 samples, a small vocabulary is trained with the full softmax. The
+    weights are those of `n_negative_samples: null`, also where row-sparse gradients are asked for,
+    after a run was killed and recovered, and in the archive."""
+    params = config(tmp_path / "cache").as_dict()
+    params["trainer"].update(num_epochs=1, grad_norm=False)
+    params["trainer"]["optimizer"] = {"type": "clipped_adagrad"}
+    weights = []
+    for name, n_samples in (("null", None), ("more", 8192)):
+        params["model"].update(
+            n_negative_samples=n_samples, sparse_gradients=bool(n_samples and sparse)
+        )
+        KillCallback.done, KillCallback.after = 0, 20
+        with pytest.raises(Killed):
+            train_model(Params(copy.deepcopy(params)), str(tmp_path / name))
+        KillCallback.after = None
+        model = train_model(Params(copy.deepcopy(params)), str(tmp_path / name), recover=True)
+        archived = Model.from_archive(str(tmp_path / name / "model.tar.gz"))
+        weights += [model.state_dict(), archived.state_dict()]
+        metrics = json.loads((tmp_path / name / "metrics.json").read_text())
+        assert metrics["training_perplexity"] < len(
+            model.vocab.get_index_to_token_vocabulary("words")
+        )
+        assert "training_sampled_loss" not in metrics
+    assert all(torch.equal(x[name], weights[0][name]) for x in weights for name in weights[0])
+    lines = [
+        (tmp_path / name / "out.log").read_text().count("full softmax") for name in ("null", "more")
+    ]
+    assert lines == [0, 3]  # the killed run, the resumed one, and the archive
 
 
 @pytest.mark.long
