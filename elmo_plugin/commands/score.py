@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from elmo_plugin.elmo.pairs import pair_accuracies
 from elmo_plugin.elmo.raw_text import RUNNING
 from elmo_plugin.elmo.results import PART_SENTENCES, Line, write_results
 from elmo_plugin.elmo.scores import column_names, score_columns
-from elmo_plugin.elmo.sentences import groups, one_call
+from elmo_plugin.elmo.sentences import groups, in_one_call
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.text.text_files import find_files
@@ -103,10 +104,10 @@ def run(args: argparse.Namespace) -> None:
 
     if args.output_file is None:
         header = _header(args)
-        with one_call():
-            for group in groups(lines(), _at_once(model)):
-                print_text(header + _scored(model, group, args), end="")
-                header = ""
+        scored = partial(_scored, model, args=args)
+        for text in in_one_call(scored, groups(lines(), _at_once(model))):
+            print_text(header + text, end="")
+            header = ""
         print_text(header, end="")  # of a text without sentences
     else:
         total = count_lines(file, lines())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,10 @@ from elmo_plugin.elmo.sentences import (
     MAX_TOKENS,
     PART_TOKENS,
     by_row,
-    current_call,
-    one_call,
+    in_one_call,
     parts,
     split_row,
     token_rows,
-    warn_of_words,
 )
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.build import FoundBiLM, check_size
@@ -432,11 +431,8 @@ class Elmo(BiLMLayers):
             digits, because sentences are in other batches.
         """
         n_tokens = 1 if self.initial_state == "carry" else PART_TOKENS
-        warn_of_words(sentences)
-        call = current_call()
-        for part in parts(sentences, n_tokens, raw):
-            with one_call(call):  # never around a yield, which would leave it to the caller
-                vectors = self.embed_rows(part, layer, **options)
+        embed = partial(self.embed_rows, layer=layer, **options)
+        for vectors in in_one_call(embed, parts(sentences, n_tokens, raw)):
             yield from vectors
 
     def uses(

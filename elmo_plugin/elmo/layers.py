@@ -30,18 +30,17 @@ from elmo_plugin.elmo.frozen import (
 from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
 from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.sentences import (
-    UnknownWords,
     batches_by_length,
-    of_call,
     sentences_of,
     split_row,
     token_rows,
+    word_warnings,
 )
 from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_weights
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
 from elmo_plugin.modules.initial_state import CarriesState, owners_of
-from elmo_plugin.text.characters import CutWords, sentence_characters
+from elmo_plugin.text.characters import sentence_characters
 
 
 class BiLMLayers(CarriesState):
@@ -190,10 +189,11 @@ class BiLMLayers(CarriesState):
         return self._characters(batch)
 
     def _check_words(self, sentences: list[list[str]]) -> None:
-        """Warn of words that are read as others, once for each call; see `of_call`."""
-        of_call(CutWords).add(sentences, self.bilm.token_encoder.word_limit)
+        """Warn of words that are read as others, once for each call; see `one_call`."""
+        warnings = word_warnings()
+        warnings.of_cut_words(sentences, self.bilm.token_encoder.word_limit)
         if (knows := self._knows) is not None:
-            of_call(UnknownWords).add(sentences, knows)
+            warnings.of_unknown_words(sentences, knows)
 
     @property
     def _knows(self) -> Callable[[str], bool] | None:

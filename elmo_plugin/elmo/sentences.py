@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import count, groupby, islice
+from itertools import chain, count, groupby, islice
 from typing import Any, TypeVar
 
 from elmo_plugin.checks import InputError, check_flag
 from elmo_plugin.elmo.raw_text import Row, split_tokens
-from elmo_plugin.text.characters import MANY_UNKNOWN
+from elmo_plugin.text.characters import MANY_UNKNOWN, WordLimit
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +28,9 @@ UNSPLIT = re.compile(r"\w[.,;:?!]+$")
 
 MANY_UNSPLIT = 0.5
 """A larger share of sentences that end in such a token gives a warning."""
+
+MOST_LONG = 1 << 16
+"""Number of long words that are compared with one another, to bound the memory."""
 
 N_EXAMPLES = 3
 """Number of unknown words in a warning. A few words of a name are no reason for one."""
@@ -139,6 +142,7 @@ def row_of(name: str, sentence: Any, raw: bool) -> Row:
 def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterator[list[Row]]:
     """Divide rows into parts, which end when they have `n_tokens`, boundaries included."""
     check_flag("raw", raw)
+    warn_of_words(sentences)
     part, left = [], n_tokens
     for name, sentence in named_rows(sentences):
         part.append(row := row_of(name, sentence, raw))
@@ -172,7 +176,7 @@ def named_rows(sentences: Any, expected: str = "expected sentences") -> Iterator
     labels = labels_of(sentences)
     kind, numbers = ("sentence", count()) if labels is None else ("row", labels)
     for number, row in zip(numbers, sentences):
-        yield f"{kind} {number!r}", row.as_py() if is_arrow_scalar(row) else row
+        yield f"{kind} {number!r}", row.as_py() if hasattr(row, "as_py") else row  # of Arrow
 
 
 def check_is_list(value: Any, expected: str) -> None:
@@ -182,7 +186,7 @@ def check_is_list(value: Any, expected: str) -> None:
     """
     if is_table(value):
         raise InputError(f"{expected}, found a {type(value).__name__}; choose one of its columns")
-    is_scalar = getattr(value, "ndim", 1) == 0 or is_arrow_scalar(value)
+    is_scalar = getattr(value, "ndim", 1) == 0 or hasattr(value, "as_py")
     if not isinstance(value, Iterable) or isinstance(value, str | Mapping | Set) or is_scalar:
         raise InputError(f"{expected}, found {value!r}")
 
@@ -196,11 +200,6 @@ def is_column(value: Any) -> bool:
     """Whether a value is a column of a table, or an array or index of the same package."""
     kinds = type(value).__mro__
     return any(kind.__module__.partition(".")[0] in COLUMN_PACKAGES for kind in kinds)
-
-
-def is_arrow_scalar(value: Any) -> bool:
-    """Whether a value is an item of an Arrow array, which is a string or a list only in Python."""
-    return hasattr(value, "as_py")
 
 
 def labels_of(sentences: Any) -> Any:
@@ -224,73 +223,86 @@ def warn_of_words(sentences: Any) -> None:
         )
 
 
-_of_call: ContextVar[dict[type, Any] | None] = ContextVar("_of_call", default=None)
+class WordWarnings:
+    """
+    Warnings about words that a model reads as others. Each comes once, however many batches and
+    calls share this object; see `one_call`.
+    """
+
+    def __init__(self) -> None:
+        self._n: Counter[str] = Counter()
+        self._long: dict[bytes | str, str] = {}
+        self._examples: list[str] = []
+
+    def of_cut_words(self, sentences: Sequence[Sequence[str]], limit: WordLimit) -> None:
+        """Warn if two different words are equal up to the limit of their token encoder."""
+        for word in filter(limit.may_reach, chain.from_iterable(sentences)):
+            if len(spelled := limit.spelled(word)) >= limit.most:
+                other = self._long.setdefault(spelled[: limit.most], word)
+                if other != word:
+                    self._once(
+                        "cut words",
+                        f"the words {other!r} and {word!r} have equal vectors, because they begin "
+                        f"with the same {limit}, and the rest of a longer word is not read",
+                    )
+        if len(self._long) > MOST_LONG:
+            self._long.clear()
+
+    def of_unknown_words(
+        self, sentences: Sequence[Sequence[str]], knows: Callable[[str], bool]
+    ) -> None:
+        """
+        Warn if many words are none of a vocabulary, or if most sentences end in a token such as
+        *dog.*, as those that were not split into tokens do. `knows`: whether it has a word.
+        """
+        unknown = [word for sentence in sentences for word in sentence if not knows(word)]
+        unsplit = [s[-1] for s in sentences if s and UNSPLIT.search(s[-1]) and not knows(s[-1])]
+        n = self._n
+        n.update(words=sum(map(len, sentences)), unknown=len(unknown))
+        n.update(sentences=len(sentences), unsplit=len(unsplit))
+        self._examples = list(dict.fromkeys([*self._examples, *unsplit, *unknown]))[:N_EXAMPLES]
+        is_unknown = n["unknown"] > MANY_UNKNOWN * n["words"] and len(self._examples) == N_EXAMPLES
+        if is_unknown or n["unsplit"] > MANY_UNSPLIT * n["sentences"]:
+            self._once(
+                "unknown words",
+                f"{100 * n['unknown'] / n['words']:.1f} % of the words, such as "
+                f"{', '.join(map(repr, self._examples))}, are unknown to the model, which takes "
+                "all of them for one word, <UNK>: have they the language, case and encoding of the "
+                "model's text? raw=True, and --raw of the command, split raw English text into "
+                "tokens",
+            )
+
+    def _once(self, kind: str, message: str) -> None:
+        self._n[kind] += 1
+        if self._n[kind] == 1:
+            logger.warning(message)
 
 
-def current_call() -> dict[type, Any]:
-    """What `of_call` has made in the block of `one_call` around this; nothing outside of one."""
-    objects = _of_call.get()
-    return {} if objects is None else objects
+_of_call: ContextVar[WordWarnings | None] = ContextVar("_of_call", default=None)
+
+
+def word_warnings() -> WordWarnings:
+    """Those of the block of `one_call` around this, or those of a call of its own."""
+    return _of_call.get() or WordWarnings()
 
 
 @contextmanager
-def one_call(objects: dict[type, Any] | None = None) -> Iterator[None]:
-    """
-    Let all calls in the block share what `of_call` makes, so that a warning about the text of many
-    calls comes once. `objects`: the `current_call` to continue.
-    """
-    token = _of_call.set(current_call() if objects is None else objects)
+def one_call(warnings: WordWarnings | None = None) -> Iterator[None]:
+    """Let all calls in the block warn like one, by default like one with the block around it."""
+    token = _of_call.set(warnings or word_warnings())
     try:
         yield
     finally:
         _of_call.reset(token)
 
 
-def of_call(kind: type[T]) -> T:
-    """The object of a kind that belongs to this call."""
-    return current_call().setdefault(kind, kind())
-
-
-class UnknownWords:
-    """
-    Counts the words of a call that are none of a vocabulary. Warns once if they are many, or if
-    most sentences end in a token such as *dog.*, as those that were not split into tokens do.
-    """
-
-    def __init__(self) -> None:
-        self._n: Counter[str] = Counter()
-        self._examples: dict[str, None] = {}
-        self._has_warned = False
-
-    def add(self, sentences: Sequence[Sequence[str]], knows: Callable[[str], bool]) -> None:
-        """Read more sentences of the call. `knows`: whether the vocabulary has a word."""
-        unknown = [word for sentence in sentences for word in sentence if not knows(word)]
-        ends = [sentence[-1] for sentence in sentences if sentence]
-        unsplit = [word for word in ends if UNSPLIT.search(word) and not knows(word)]
-        self._n.update(words=sum(map(len, sentences)), unknown=len(unknown))
-        self._n.update(ends=len(ends), unsplit=len(unsplit))
-        for word in (*unsplit, *unknown):
-            if len(self._examples) < N_EXAMPLES:
-                self._examples.setdefault(word)
-        is_unsplit = self._n["unsplit"] > MANY_UNSPLIT * self._n["ends"]
-        is_unknown = self._n["unknown"] > MANY_UNKNOWN * self._n["words"]
-        has_examples = len(self._examples) == N_EXAMPLES
-        if not self._has_warned and (is_unsplit or (is_unknown and has_examples)):
-            self._has_warned = True
-            self._warn(is_unsplit)
-
-    def _warn(self, is_unsplit: bool) -> None:
-        advice = "are its language, its case, its encoding and its tokens those of the model?"
-        if is_unsplit:
-            advice = (
-                "most sentences end in a token such as 'dog.'; raw=True, and --raw of the command, "
-                "split raw English text into tokens"
-            )
-        logger.warning(
-            f"{100 * self._n['unknown'] / self._n['words']:.1f} % of the words, such as "
-            f"{', '.join(map(repr, self._examples))}, are unknown to the model, which takes all "
-            f"of them for one word, <UNK>; {advice}"
-        )
+def in_one_call(work: Callable[[T], Any], items: Iterable[T]) -> Iterator[Any]:
+    """`work` for each item. `one_call` around a `yield` would also be around the caller's calls."""
+    warnings = word_warnings()
+    for item in items:
+        with one_call(warnings):
+            result = work(item)
+        yield result
 
 
 def groups(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

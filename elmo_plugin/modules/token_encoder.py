@@ -77,6 +77,8 @@ class WordTable(LexiconEncoder):
         P, the size of a word's vector. If rows have this size there is no projection.
     """
 
+    word_limit = WordLimit(sys.maxsize)  # words that are longer than all of the table are unknown
+
     def __init__(self, options: WordOptions, *, unknown: str, projection_dim: int) -> None:
         super().__init__()
         self.words = WordList(n_words=options.n_words, n_bytes=options.n_bytes, unknown=unknown)
@@ -94,10 +96,6 @@ class WordTable(LexiconEncoder):
     @property
     def max_characters(self) -> int:
         return self.words.longest + 3  # one byte more than its longest word
-
-    @property
-    def word_limit(self) -> WordLimit:
-        return WordLimit(sys.maxsize)  # a longer word than those of the table is an unknown one
 
     @property
     def boundaries(self) -> Tensor:

@@ -57,9 +57,6 @@ MOST_CHARACTERS = 1 << 12
 MANY_CROPPED = 0.01
 """A larger share of cropped tokens gives a warning. In tokenized text they are rare, like URLs."""
 
-MOST_CUT_WORDS = 1 << 16
-"""Number of long words that are compared with one another, to bound the memory."""
-
 MANY_UNKNOWN = 0.3
 """A larger share of tokens that no vocabulary has gives a warning; in English text, `small` lacks 2
 to 5 %."""
@@ -136,36 +133,6 @@ def warn_of_cropped(name: str, n_cropped: int, n_tokens: int, limit: WordLimit) 
         )
 
 
-class CutWords:
-    """
-    The words of a call that are as long as the limit of its token encoder. Warns once if two of
-    them are equal up to it and so have equal vectors.
-    """
-
-    def __init__(self) -> None:
-        self._words: dict[bytes | str, str] = {}
-        self._has_warned = False
-
-    def add(self, sentences: Sequence[Sequence[str]], limit: WordLimit) -> None:
-        """Read more sentences of the call. Warns, once in a process, if most tokens are cropped."""
-        long = [word for sentence in sentences for word in sentence if limit.may_reach(word)]
-        if 2 * count_cropped(long, limit) > sum(map(len, sentences)):
-            warn_of_long_tokens(limit)
-        for word in long:
-            beginning = limit.spelled(word)[: limit.most]
-            if self._has_warned or len(beginning) < limit.most:
-                continue
-            other = self._words.setdefault(beginning, word)
-            if other != word:
-                self._has_warned = True
-                logger.warning(
-                    f"the words {other!r} and {word!r} have equal vectors, because they begin with "
-                    f"the same {limit}, and the rest of a longer word is not read"
-                )
-            if len(self._words) > MOST_CUT_WORDS:
-                self._words.clear()
-
-
 @lru_cache(maxsize=1)
 def warn_of_boundaries() -> None:
     """Warn, once in a process, that sentences contain tokens which are read as boundaries."""
@@ -219,11 +186,14 @@ def bytes_to_characters(
 def sentence_characters(sentences: Sequence[Sequence[str]], n_characters: int) -> Tensor:
     """
     The character ids of sentences, shape `(B, T, C)`, int64, zeros at padding. Warns, once in a
-    process, of tokens that are read as boundaries.
+    process, of tokens that are read as boundaries, and if most tokens are cropped.
     """
     lengths = list(map(len, sentences))
     shape = len(sentences), max(lengths, default=0), n_characters
     tokens = torch.zeros(shape, dtype=torch.long, device="cpu")
+    limit = WordLimit(n_characters - 2)
+    if 2 * sum(count_cropped(sentence, limit) for sentence in sentences) > sum(lengths):
+        warn_of_long_tokens(limit)
     for row, sentence in zip(tokens, sentences):
         if BEGIN_TOKEN in sentence or END_TOKEN in sentence:
             warn_of_boundaries()

@@ -16,12 +16,13 @@ from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.commands import runner, score
 from elmo_plugin.elmo import elmo as elmo_module
 from elmo_plugin.elmo import pairs
+from elmo_plugin.elmo import sentences as sentences_module
 from elmo_plugin.elmo import uses as uses_module
+from elmo_plugin.elmo.sentences import WordWarnings
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data import token_indexer
-from elmo_plugin.text import characters
-from elmo_plugin.text.characters import CutWords
+from elmo_plugin.text.characters import WordLimit
 from tests.formats.test_elmoformanylangs import write_model
 from tests.random_bilm import LSTM
 
@@ -117,17 +118,19 @@ def test_every_call_warns_once(elmo: Elmo, model: LanguageModel, cut: Any, monke
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, cut: Any) -> None:
     """By definition: at most so many words are compared."""
-    monkeypatch.setattr(characters, "MOST_CUT_WORDS", 3)
-    words, limit = CutWords(), characters.WordLimit(4)
-    words.add([[f"{number}....." for number in range(1000, 1100)]], limit)
-    assert len(words._words) <= 4 and not cut()
-    words.add([["2000.", "2000;"]], limit)
+    monkeypatch.setattr(sentences_module, "MOST_LONG", 3)
+    warnings, limit = WordWarnings(), WordLimit(4)
+    for number in range(1000, 1100):
+        warnings.of_cut_words([[f"{number}....."]], limit)
+        assert len(warnings._long) <= 3
+    assert not cut()
+    warnings.of_cut_words([["2000.", "2000;"]], limit)
     assert len(cut()) == 1
 
 
 def test_the_indexer(cut: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Components of AllenNLP read words in the token indexer: one warning in a process."""
-    monkeypatch.setattr(token_indexer, "CUT_WORDS", CutWords())
+    monkeypatch.setattr(token_indexer, "WARNINGS", WordWarnings())
     indexer = token_indexer.ElmoTokenIndexer()
     for _ in range(2):
         for word in TWINS:

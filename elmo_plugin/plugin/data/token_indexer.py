@@ -10,12 +10,12 @@ from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 from allennlp.data.token_indexers.token_indexer import IndexedTokenList
 
 from elmo_plugin.checks import check_count
+from elmo_plugin.elmo.sentences import WordWarnings
 from elmo_plugin.text.characters import (
     DEFAULT_MAX_CHARACTERS,
     FIRST_BYTE,
     NO_TOKEN,
     NUM_CHARACTERS,
-    CutWords,
     WordLimit,
     check_max_characters,
     single_character,
@@ -24,7 +24,7 @@ from elmo_plugin.text.characters import (
 
 NAME = 'token indexer of type "elmo"'
 
-CUT_WORDS = CutWords()
+WARNINGS = WordWarnings()
 """Those of the process: indexers do not know where a text ends."""
 
 
@@ -76,7 +76,7 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
 
     def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokenList:
         length, words = self.max_characters_per_token, [token.ensure_text() for token in tokens]
-        CUT_WORDS.add([words], WordLimit(length - 2))
+        WARNINGS.of_cut_words([words], WordLimit(length - 2))
         return {"elmo_tokens": [self._added.get(w) or word_to_characters(w, length) for w in words]}
 
     def as_padded_tensor_dict(
