@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from elmo_plugin.ops.backend import are_plain, check, no_double_backward, takes
 from elmo_plugin.ops.char_conv import torch_ops
@@ -23,6 +24,12 @@ from elmo_plugin.ops.linear import is_on_cpu
 
 MOST_CHARACTERS = 256
 """The longest word of the kernel, which keeps the positions of windows in a byte."""
+
+MANY_CHARACTERS = 512
+"""
+The number of characters above which tables are computed for those of the batch alone. A lexicon of
+code points has thousands, of which a batch has few; bytes are always fewer.
+"""
 
 _CONVOLUTION = (1,), (0,), (1,), 1
 """Stride, padding, dilation and groups of a convolution that the functions of this file compute."""
@@ -37,6 +44,10 @@ def max_of_convolutions(
     `characters`: character ids, shape `(U, C)`, int64; `embedding`: E, shape `(n_characters, c)`,
     whose row 0 gets no gradient. Returns shape `(U, F)`, where F is the sum of all n.
     """
+    if len(embedding) > MANY_CHARACTERS:
+        # The first of them is 0, whose row gets no gradient.
+        used, index = F.pad(characters.flatten(), (1, 0)).unique(return_inverse=True)
+        characters, embedding = index[1:].view_as(characters), F.embedding(used, embedding)
     maxima = _MaxOfConvolutions.apply(characters, embedding, *(w for w, _ in convolutions))
     return maxima + torch.cat([bias for _, bias in convolutions])
 
