@@ -1,4 +1,7 @@
-"""The forms in which `Elmo.embed` takes sentences, and the batches in which it reads them."""
+"""
+The forms in which `Elmo.embed` takes sentences, the warnings about their words, and the batches in
+which it reads them.
+"""
 
 import logging
 import re
@@ -7,15 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain, count, groupby, islice
-from typing import Any, TypeVar
+from typing import Any
 
 from elmo_plugin.checks import InputError, check_flag
 from elmo_plugin.elmo.raw_text import Row, split_tokens
 from elmo_plugin.text.characters import MANY_UNKNOWN, WordLimit
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 SPACE = re.compile(r"[ \t\r\n]")
 """No token contains these. Others, such as a no-break space, may be part of one."""
@@ -85,10 +86,10 @@ def by_row(rows: Iterable[Row], items: Iterable[Any]) -> list[list[Any]]:
 
 def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
     """
-    Sentences as lists of tokens, and whether it is a single sentence. Its type
-    decides: strings in a list or tuple are the tokens of one sentence, and strings in a column of a
-    table are sentences. Other types can hold either: they are sentences if there is white space in
-    one of the strings, which no token has. Raises an `InputError` if there is none in any.
+    Sentences as lists of tokens, and whether it is a single sentence. The type decides: strings in
+    a list or tuple are the tokens of one sentence, and strings in a column of a table are
+    sentences. Other types can hold either: they are sentences if there is white space in one of the
+    strings, which no token has. Raises an `InputError` if there is none in any.
     """
     if isinstance(sentences, str):
         return [sentences.split()], True
@@ -267,9 +268,9 @@ class WordWarnings:
                 "unknown words",
                 f"{100 * n['unknown'] / n['words']:.1f} % of the words, such as "
                 f"{', '.join(map(repr, self._examples))}, are unknown to the model, which takes "
-                "all of them for one word, <UNK>: have they the language, case and encoding of the "
-                "model's text? raw=True, and --raw of the command, split raw English text into "
-                "tokens",
+                "all of them for one word, <UNK>; check that the text has the language, case and "
+                "encoding of the model's, and is split into tokens, which raw=True, or --raw of "
+                "the command, does for English",
             )
 
     def _once(self, kind: str, message: str) -> None:
@@ -296,7 +297,7 @@ def one_call(warnings: WordWarnings | None = None) -> Iterator[None]:
         _of_call.reset(token)
 
 
-def in_one_call(work: Callable[[T], Any], items: Iterable[T]) -> Iterator[Any]:
+def in_one_call(work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
     """`work` for each item. `one_call` around a `yield` would also be around the caller's calls."""
     warnings = word_warnings()
     for item in items:

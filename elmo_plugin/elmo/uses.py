@@ -23,6 +23,7 @@ from elmo_plugin.elmo.results import PART_SENTENCES, write_results
 from elmo_plugin.elmo.sentences import (
     SPACE,
     groups,
+    is_table,
     labels_of,
     named_rows,
     row_of,
@@ -77,7 +78,7 @@ def word_forms(words: Any) -> dict[str, str]:
         words = [(word, forms or [word]) for word, _, forms in pairs]
     elif isinstance(words, Mapping):
         words = words.items()
-    elif isinstance(words, Iterable):
+    elif isinstance(words, Iterable) and not is_table(words):
         words = [(word, [word]) for word in words]
     else:
         fail("words", "a list of words, a dictionary of their forms or a file", words)

@@ -231,8 +231,11 @@ def test_what_is_no_column(calls: dict, name: str) -> None:
             calls[name](scalar)
 
 
-def test_tables() -> None:
-    """A label of a Series is an attribute of it, but not of its type."""
+def test_tables(elmo: Elmo) -> None:
+    """A label of a Series is an attribute of it, but not of its type. The words of `uses` are not
+    the names of columns either."""
+    with pytest.raises(InputError, match=r"^words: expected a list of words, a dictionary of"):
+        elmo.uses(["a dog"], pandas.DataFrame({"dog": ["cat"]}))
     assert not is_table(pandas.Series(["a"], index=["columns"]))
     assert is_table(package("datasets").Dataset.from_dict({"a": ["b"]}))
 
