@@ -10,6 +10,7 @@ UNIX_ONLY = ("fcntl", "grp", "pwd", "resource", "termios")
 LIKE_WINDOWS = (
     "import filelock, h5py, numpy, torch"  # they see which system it is, and know Windows
     + without(*UNIX_ONLY)
+    + f"for name in {UNIX_ONLY}:\n    sys.modules.pop(name, None)"
     + """
 import os
 for name in ("register_at_fork", "fork", "getuid", "uname", "sched_getaffinity"):
@@ -22,6 +23,20 @@ def fsync(number):
         raise OSError(9, "Bad file descriptor")
     synchronize(number)
 os.fsync = fsync
+def of_closed(function):
+    def called(file, *others, **options):
+        numbers = [int(x) for x in os.listdir("/proc/self/fd")]
+        if any(os.path.samestat(os.stat(file), os.stat(x)) for x in numbers if exists(x)):
+            raise PermissionError(13, "The process cannot access the file", str(file))
+        return function(file, *others, **options)
+    return called
+def exists(number):
+    try:
+        return bool(os.fstat(number))
+    except OSError:
+        return False
+for name in ("replace", "rename", "unlink", "remove"):
+    setattr(os, name, of_closed(getattr(os, name)))
 """
 )
 
