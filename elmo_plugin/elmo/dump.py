@@ -16,7 +16,7 @@ import numpy as np
 from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.raw_text import Row
-from elmo_plugin.elmo.results import PART_SENTENCES, Line, write_results
+from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, Line, write_results
 from elmo_plugin.elmo.sentences import batches_by_length, groups
 from elmo_plugin.files.hdf5 import HDF5Bytes
 
@@ -75,14 +75,15 @@ class _Vectors:
         self.facts = {
             "layers": settings.layer,
             "pool": settings.pool,
-            "batch size": settings.batch_size,
             "type of numbers": settings.dtype,
         }
+        self.rounding = {"batch size": settings.batch_size}
         self.part_size = PART_SENTENCES
         if elmo.initial_state == "carry":
             # Whole batches, because their rows continue those of the previous batch.
             n_batches = max(1, PART_SENTENCES // settings.batch_size)
             self.part_size = n_batches * settings.batch_size
+            self.facts |= self.rounding  # which then says which sentence a row continues
 
     def indexed(self, lines: Iterable[Line]) -> Iterator[Line]:
         """The lines, which are indexed as they are read."""
@@ -119,10 +120,12 @@ class _Vectors:
                 )
             file.create_dataset(str(line.number), data=numbers)
 
-    def join(self, parts: Iterable[Path], path: Path) -> None:
+    def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
         has_sentence_keys = self._settings.use_sentence_keys
         keys = {line: text for text, line in self._index.items()} if has_sentence_keys else None
         with HDF5Bytes(path) as disk, h5py.File(disk, "w") as joined:
+            if computed_with is not None:
+                joined.attrs[COMPUTED_WITH] = computed_with
             for file in parts:
                 with h5py.File(file, "r") as part:
                     for line in sorted(map(int, part)):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from elmo_plugin.checks import check_count, fail, needed
+from elmo_plugin.elmo.results import COMPUTED_WITH
 from elmo_plugin.elmo.uses import VECTOR
 
 MOST_CLUSTERS = 10
@@ -95,10 +96,13 @@ def changes(first: Any, second: Any, n_clusters: int | None = None, seed: int = 
     # Raises
 
     `InputError`
-        If it is known that the vectors are of different layers or biLMs, or their sizes differ.
+        If it is known that the vectors are of different layers, biLMs or precisions, or those of
+        raw text and of tokens, or their sizes differ.
     """
-    if first.attrs and second.attrs and first.attrs != second.attrs:
-        fail("second", f"vectors as in the first, {first.attrs}", second.attrs)
+    both = first.attrs.keys() & second.attrs.keys() - {COMPUTED_WITH}  # earlier files say less
+    if differ := [key for key in sorted(both) if first.attrs[key] != second.attrs[key]]:
+        expected, found = ({key: x.attrs[key] for key in differ} for x in (first, second))
+        fail("second", f"vectors as in the first, {expected}", found)
     columns = ["word", "first", "second", "apd", "prt", "jsd", "clusters"]
     rows = []
     for word in dict.fromkeys([*first["word"], *second["word"]]):

@@ -39,6 +39,10 @@ logger = logging.getLogger(__name__)
 PART_SENTENCES = 4096
 
 
+COMPUTED_WITH = "computed_with"
+"""The attribute of an HDF5 file that says which parts were rounded in which way."""
+
+
 class Line(NamedTuple):
     """
     A line of the text, which is a sentence, or a sentence of `running` text. `number`: that of the
@@ -84,17 +88,22 @@ def running_lines(texts: Iterable[str], first: int = 0, step: int = 1) -> Iterat
 class Results(Protocol):
     """
     A kind of results. `facts`: everything that affects them, except the model and the sentences.
-    `part_size`: the number of sentences of a part.
+    `rounding`: settings that change only how numbers are rounded, and may be others when a run is
+    resumed. `part_size`: the number of sentences of a part, which does not depend on `rounding`.
     """
 
     facts: dict[str, Any]
+    rounding: dict[str, Any]
     part_size: int
 
     def write(self, sentences: list[Any], path: Path, done: Callable[[int], object]) -> None:
         """Write the results for a part to a file, and say after each batch how many are done."""
 
-    def join(self, parts: Iterable[Path], path: Path) -> None:
-        """Write the output from the files of all parts."""
+    def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
+        """
+        Write the output from the files of all parts, and record what they were `computed_with`:
+        JSON, or `None` if it was the same for all parts.
+        """
 
 
 def write_results(
@@ -106,15 +115,18 @@ def write_results(
 ) -> None:
     """
     Compute and write the results for a text, or resume an interrupted run. `out`: the file to
-    write. `total`: the number of sentences, for the progress bar.
+    write. `total`: the number of sentences, for the progress bar. If an interrupted run had other
+    settings that change only the rounding, a warning names them, and the output records them.
 
     Raises an `InputError` if `out` exists, if another process is writing it, or if an interrupted
     run has another model, text or settings; and a `DiskFullError` if the disk is full, in which
     case finished parts are kept.
     """
     out = Path(os.path.realpath(out))  # a link stays
-    facts = results.facts | facts_of(model)
+    facts = {FORM: 2} | results.facts | facts_of(model)
+    rounding = results.rounding | rounding_of(model)
     parts: list[_Part] = []
+    runs: list[tuple[int, dict[str, Any]]] = []  # the parts that were rounded alike
     with (
         one_call(),
         _same_bits(model),
@@ -123,16 +135,35 @@ def write_results(
     ):
         for group in groups(sentences, results.part_size):
             first = len(parts) * results.part_size
-            parts.append(part := _Part(folder, first, group, facts))
-            if part.is_there(model):
+            parts.append(part := _Part(folder, first, group, facts, rounding))
+            is_there = part.is_there(model)
+            if not runs or runs[-1][1] != part.rounding:
+                runs.append((first + 1, part.rounding))
+                _warn_of_rounding(out, runs)
+            if is_there:
                 progress.update(len(group))
             else:
                 part.write(partial(results.write, group, done=progress.update), model)
         with atomic_write(folder / "joined") as temporary:
-            results.join((part.checked_path() for part in parts), temporary)
+            with_others = [{"from sentence": first} | settings for first, settings in runs]
+            computed_with = json.dumps(with_others) if len(runs) > 1 else None
+            results.join((part.checked_path() for part in parts), temporary, computed_with)
         (folder / FINISHED).touch()
         os.replace(folder / "joined", out)
         shutil.rmtree(folder, ignore_errors=True)  # another process may just have opened it
+
+
+def _warn_of_rounding(out: Path, runs: list[tuple[int, dict[str, Any]]]) -> None:
+    if len(runs) > 1:
+        (_, before), (first, settings) = runs[-2:]
+        changed = [name for name in settings if settings[name] != before.get(name)]
+        logger.warning(
+            "%s: computed with another %s from sentence %d on than before, so that the numbers are "
+            "equal to those of a run without interruption up to rounding",
+            out,
+            ", ".join(f"{name}, {settings[name]} ({before.get(name)})" for name in changed),
+            first,
+        )
 
 
 @contextmanager
@@ -202,12 +233,18 @@ class _Part:
     """A part of a run: the file of its results, and its record, which is written after it."""
 
     def __init__(
-        self, folder: Path, first: int, sentences: list[Any], facts: dict[str, Any]
+        self,
+        folder: Path,
+        first: int,
+        sentences: list[Any],
+        facts: dict[str, Any],
+        rounding: dict[str, Any],
     ) -> None:
         self._path = folder / f"{first:010d}.part"
         self._record = self._path.with_suffix(RECORD)
         place = f"text of sentences {first + 1} to {first + len(sentences)}"
         self._facts = facts | {place: digest(repr(sentences).encode())}
+        self.rounding = rounding
         self._checksum = ""
         self._is_checked = False
 
@@ -218,6 +255,7 @@ class _Part:
         with atomic_write(self._record) as temporary:
             with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as record:
                 record.attrs["facts"] = json.dumps(self._facts)
+                record.attrs["rounding"] = json.dumps(self.rounding)
                 record.attrs["checksum"] = self._checksum
                 for name, numbers in model.resume_state().items():
                     record[name] = numbers.cpu().numpy()
@@ -225,8 +263,8 @@ class _Part:
 
     def is_there(self, model: BiLMLayers) -> bool:
         """
-        Whether the part is there and undamaged. Under `carry`, sets the state after it. Raises an
-        `InputError` if it has other facts.
+        Whether the part is there and undamaged; then sets its `rounding` and, under `carry`, the
+        state after it. Raises an `InputError` if it has other facts.
         """
         if not self._record.exists():
             return False
@@ -234,19 +272,22 @@ class _Part:
             with h5py.File(self._record, "r") as record:
                 self._check_facts(json.loads(record.attrs["facts"]))
                 self._checksum = record.attrs["checksum"]
+                rounding = json.loads(record.attrs["rounding"])
                 state = {name: torch.from_numpy(x[()]) for name, x in record.items()}
             self._is_checked = self._path.exists() and self._checksum == file_checksum(self._path)
         if not self._is_checked:
             logger.warning(
                 "%s: this part of an interrupted run is damaged, computing it again", self._path
             )
-        elif state:
+            return False
+        self.rounding = rounding
+        if state:
             model.carried.state = LSTMState.from_stored(state, model.device)
-        return self._is_checked
+        return True
 
     def _check_facts(self, stored: dict[str, Any]) -> None:
         for name, value in self._facts.items():
-            if (before := stored.get(name)) != value:
+            if (before := ({FORM: 1} | stored).get(name)) != value:
                 raise InputError(
                     f"{self._path.parent}: expected the {name} of the interrupted run, {before}, "
                     f"found {value}; use the same, or remove the folder to start from scratch"
@@ -262,16 +303,25 @@ class _Part:
         return self._path
 
 
+FORM = "version of the parts"
+"""A fact, which the first parts did not have."""
+
+
 def facts_of(model: BiLMLayers) -> dict[str, Any]:
-    """What affects a model's numbers bit by bit."""
-    # Other numbers of threads, and other processors, may round differently.
-    is_gpu = model.device.type == "cuda"
+    """What affects a model's numbers, apart from `rounding_of`."""
     state = model.resume_state()  # from which a text is read under `carry`
     return {
-        "precision": model.bilm.precision,
+        "precision": model.bilm.precision,  # that of this device: int8 needs the kernels
         "model": model.fingerprint().hex(),
         "carried state": digest(b"".join(map(bytes_of, state.values()))) if state else None,
         "version of PyTorch": torch.__version__,
+    }
+
+
+def rounding_of(model: BiLMLayers) -> dict[str, Any]:
+    """What changes how a model's numbers are rounded."""
+    is_gpu = model.device.type == "cuda"
+    return {
         "kernels": KERNEL_STATUS,
         "GPU": torch.cuda.get_device_name(model.device) if is_gpu else None,
         "processor": None if is_gpu else torch.backends.cpu.get_cpu_capability(),

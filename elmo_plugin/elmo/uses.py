@@ -19,7 +19,7 @@ from tqdm import tqdm
 from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
 from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.elmo.raw_text import RUNNING, running_text, warn_of_wrapped
-from elmo_plugin.elmo.results import PART_SENTENCES, write_results
+from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, write_results
 from elmo_plugin.elmo.sentences import (
     SPACE,
     groups,
@@ -211,13 +211,14 @@ def uses_frame(
     uses = embedded(elmo, sentences, layer)
     # Without a sample, the text's own bar shows the progress.
     rows = list(tqdm(uses, unit=" uses", desc="vectors", disable=most is None))
-    return _frame([use for use, _ in rows], [x for _, x in rows], vectors_from(elmo, layer))
+    return _frame([use for use, _ in rows], [x for _, x in rows], vectors_from(elmo, layer, raw))
 
 
-def vectors_from(elmo: Any, layer: str | int) -> dict[str, str]:
+def vectors_from(elmo: Any, layer: str | int, raw: bool | str) -> dict[str, str]:
     """What vectors are from, which has to be the same for vectors that are compared."""
     weights = weights_digest(elmo.bilm).hexdigest()
     facts = {"layer": str(layer), "initial_state": elmo.initial_state, "biLM": weights}
+    facts |= {"precision": elmo.bilm.precision, "raw": "true" if raw else "false"}
     if layer == elmo.n_layers - 1:
         facts["layer"] = "top"
     if layer == "mix":
@@ -248,7 +249,7 @@ def write_uses(
     forms = word_forms(words)
     sentences = sentences_with_uses(corpus, forms, most, seed, raw, "HDF5")
     is_path = isinstance(corpus, str | os.PathLike)
-    results = _Columns(elmo, layer, forms, os.fspath(corpus) if is_path else "corpus")
+    results = _Columns(elmo, layer, forms, os.fspath(corpus) if is_path else "corpus", raw)
     results.facts |= {"most": most, "seed": seed, "raw": raw}
     write_results(results, elmo, islice(sentences, shard[0], None, shard[1]), out)
     return results.of_words
@@ -257,13 +258,16 @@ def write_uses(
 class _Columns:
     """The uses of a text as `Results`: an HDF5 array for each column."""
 
-    def __init__(self, elmo: Any, layer: str | int, forms: dict[str, str], name: str) -> None:
+    def __init__(
+        self, elmo: Any, layer: str | int, forms: dict[str, str], name: str, raw: bool | str
+    ) -> None:
         self._elmo = elmo
         self._name = name
         self._layer = layer
-        self._vectors_from = vectors_from(elmo, layer)
+        self._vectors_from = vectors_from(elmo, layer, raw)
         self.of_words = Counter(dict.fromkeys(forms.values(), 0))
         self.facts: dict[str, Any] = {**self._vectors_from, "words": digest(repr(forms).encode())}
+        self.rounding: dict[str, Any] = {}
         self.part_size = PART_SENTENCES
 
     def write(self, sentences: list[list[Use]], path: Path, done: Callable[[int], object]) -> None:
@@ -275,9 +279,11 @@ class _Columns:
                 disk.check()
                 done(len(group))
 
-    def join(self, parts: Iterable[Path], path: Path) -> None:
+    def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
         with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
             file.attrs.update(self._vectors_from)
+            if computed_with is not None:
+                file.attrs[COMPUTED_WITH] = computed_with
             self._create(file)
             for name in parts:
                 with h5py.File(name, "r") as part:

@@ -24,11 +24,13 @@ many, and HDF5 calls the files of `hdf5`.
 
 _waiting: set[int] = set()
 """The signals that wait to be sent again."""
+_raised: set[int] = set()
+"""The signals whose handlers have raised an error, which a library may lose or replace."""
 
 
 @contextmanager
 def interrupts_kept() -> Iterator[None]:
-    """Let no signal be lost inside the context, at whose end those that wait are handled."""
+    """Let no signal be lost inside the context, at whose end those that were are handled."""
     handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -37,7 +39,9 @@ def interrupts_kept() -> Iterator[None]:
             _waiting.add(number)
             _thread.start_new_thread(_send_again, (number,))  # `threading` takes locks
         else:
+            _raised.add(number)
             handlers[number](number, frame)
+            _raised.discard(number)
 
     try:
         if _is_main_thread():
@@ -47,15 +51,19 @@ def interrupts_kept() -> Iterator[None]:
                     signal.signal(sent, handle)
         yield
         handle_interrupts()
+    except Exception:
+        handle_interrupts()
+        raise
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+            _raised.discard(number)
 
 
 def handle_interrupts() -> None:
-    """Handle the signals that wait. Call it before what cannot be undone."""
+    """Handle the signals that wait or were lost. Call it before what cannot be undone."""
     if _is_main_thread():
-        for number in list(_waiting):
+        for number in _waiting | _raised:
             if callable(handler := signal.getsignal(number)):
                 handler(number, None)
 

@@ -19,10 +19,12 @@ from allennlp.modules.elmo import batch_to_ids
 from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands import elmo as elmo_command
-from elmo_plugin.elmo import dump
+from elmo_plugin.elmo import dump, results
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.uses import read_uses
+from elmo_plugin.files.digest import append_checksum
 from elmo_plugin.modules import BiLM
+from elmo_plugin.ops import backend
 from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.text.corpus import EncodedCorpus
 from tests.conftest import allennlp, threads
@@ -258,17 +260,77 @@ def test_an_interrupted_dump_of_something_else(text, tmp_path, options, monkeypa
         (["--top"], "layers"),
         (["--all", "--pool", "mean"], "pool"),
         (["--all", "--float16"], "type of numbers"),
-        (["--all", "--batch-size", 2], "batch size"),
         (["--all", "--precision", "int8"], "precision" if quantizes(torch.empty(0)) else "model"),
     ):
         with pytest.raises(InputError, match=f"expected the {name} of the interrupted run, "):
             run(text, out, *other, *options)
-    n_threads = torch.get_num_threads()
-    with threads(n_threads + 1), pytest.raises(InputError, match=f"OMP_NUM_.*, {n_threads}, found"):
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "__version__", "another")
+        with pytest.raises(InputError, match="expected the version of PyTorch of the interrupted"):
+            run(text, out, "--all", *options)
+    record = tmp_path / ".out.parts" / "0000000000.record"
+    with h5py.File(record, "r+") as file:
+        facts = {**json.loads(file.attrs["facts"]), "batch size": 64}
+        del facts["version of the parts"]
+        file.attrs["facts"] = json.dumps(facts)
+        del file.attrs["rounding"]
+    append_checksum(record)
+    with pytest.raises(InputError, match="version of the parts of the interrupted run, 1, found 2"):
+        run(text, out, "--all", *options)
+    shutil.rmtree(record.parent)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dump._Vectors, "join", interrupt)
         run(text, out, "--all", *options)
     text.write_text(text.read_text("utf-8").replace("and/or", "or"), "utf-8")
     with pytest.raises(InputError, match="expected the text of sentences 3 to 4 of the int"):
         run(text, out, "--all", *options)
+
+
+@pytest.mark.parametrize("initial_state", ["warm", "carry"])
+def test_resumed_with_another_rounding(text, tmp_path, options, monkeypatch, caplog, initial_state):
+    """A run is stopped in its third part, and resumed with other threads, without kernels and,
+    except under carry, in smaller batches. The expected numbers are those of an uninterrupted run,
+    up to 1e-5, and the file records what its parts were computed with."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+    batches = [["--batch-size", "2"], ["--batch-size", "1" if initial_state == "warm" else "2"]]
+    arguments = ["--all", *options, "--initial-state", initial_state]
+    run(text, tmp_path / "whole", *arguments, *batches[0])
+    with h5py.File(tmp_path / "whole") as file:
+        assert not file.attrs
+    out, write = tmp_path / "out", dump._Vectors.write
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(
+            dump._Vectors,
+            "write",
+            lambda self, group, *rest, **done: (
+                interrupt() if group[0].number == 4 else write(self, group, *rest, **done)
+            ),
+        )
+        run(text, out, *arguments, *batches[0])
+    if initial_state == "carry":
+        with pytest.raises(InputError, match="expected the batch size of the interrupted run, 2"):
+            run(text, out, *arguments, "--batch-size", "1")
+    n_threads = torch.get_num_threads()
+    monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
+    monkeypatch.setattr(results, "KERNEL_STATUS", "off")
+    caplog.clear()
+    with threads(n_threads + 1):
+        run(text, out, *arguments, *batches[1])
+    [line] = [record.getMessage() for record in caplog.records if "rounding" in record.message]
+    assert f"(OMP_NUM_THREADS), {n_threads + 1} ({n_threads})" in line and "sentence 5" in line
+    found, expected = read(out), read(tmp_path / "whole")
+    assert found.keys() == expected.keys()
+    for name, numbers in expected.items():
+        if name != "sentence_to_index":
+            numpy.testing.assert_allclose(found[name], numbers, atol=1e-5)
+    with h5py.File(out) as file:
+        recorded = json.loads(file.attrs["computed_with"])
+    assert [x["from sentence"] for x in recorded] == [1, 5]
+    assert [x.get("batch size") for x in recorded] == (
+        [2, 1] if initial_state == "warm" else [2, 2]
+    )
+    assert recorded[1]["kernels"] == "off"
+    assert recorded[0]["number of threads (OMP_NUM_THREADS)"] == n_threads
 
 
 @pytest.fixture

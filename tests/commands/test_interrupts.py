@@ -170,15 +170,35 @@ def test_moments(name: str, n: int, inputs: Path, tmp_path: Path) -> None:
         assert {file.name for file in out.parent.iterdir()} <= {"out", ".out.lock"}, at
 
 
-def test_a_lost_error() -> None:
-    """By definition: an interrupt in a destructor, whose errors Python ignores, is an interrupt."""
+class Deleted:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
 
-    class Deleted:
-        def __del__(self) -> None:
-            signal.raise_signal(signal.SIGINT)
 
+def _deleted() -> None:
+    del [Deleted()][0]
+    for _ in range(1000):
+        time.sleep(0.01)
+
+
+def _replaced() -> None:
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise RuntimeError("an error of a library") from None
+
+
+def _ignored() -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("lose", [_deleted, _replaced, _ignored])
+def test_a_lost_error(lose: Callable[[], None]) -> None:
+    """By definition: an interrupt in a destructor, whose errors Python ignores, or which a library
+    ignores or turns into another error, is an interrupt."""
     with pytest.raises(KeyboardInterrupt), interrupts_kept():
-        del [Deleted()][0]
-        for _ in range(1000):
-            time.sleep(0.01)
+        lose()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with interrupts_kept():
+        pass

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from elmo_plugin import LanguageModel
 from elmo_plugin.commands import score
 from elmo_plugin.commands.runner import run_program
 from elmo_plugin.elmo import pairs
-from tests.conftest import allennlp, python, without
+from tests.conftest import allennlp, python, threads, without
 from tests.test_line import ABSENT
 
 TEXT = ["he threw the stick to the dog .", "He", "the unheard-of\u00a0dog .", "to the dog"]
@@ -169,6 +170,41 @@ def test_killed_and_resumed(
         assert run(*arguments) is None
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
     assert {file.name for file in tmp_path.iterdir()} == {"text", "whole", "out"}
+
+
+def test_resumed_with_another_number_of_threads(
+    text: Path,
+    tmp_path: Path,
+    bilm_archive: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The expected table is that of a run without interruption. A table has no place for what it
+    was computed with, which is in a file of its own until a run that had no other settings."""
+    monkeypatch.setattr(score, "PART_SENTENCES", 1)
+    arguments = [text, "--archive-file", bilm_archive, "--output-file"]
+    assert run(*arguments, tmp_path / "whole") is None
+    write = score._Table.write
+
+    def killed(self: Any, lines: list[Any], *rest: Any, **done: Any) -> None:
+        if lines[0].number:
+            raise KeyboardInterrupt
+        write(self, lines, *rest, **done)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(score._Table, "write", killed)
+        assert run(*arguments, tmp_path / "out") == 130
+    n_threads = torch.get_num_threads()
+    with threads(n_threads + 1):
+        assert run(*arguments, tmp_path / "out") is None
+    assert "up to rounding" in caplog.text
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+    record = tmp_path / "out.computed_with.json"
+    key = "number of threads (OMP_NUM_THREADS)"
+    assert [x[key] for x in json.loads(record.read_text())] == [n_threads, n_threads + 1]
+    (tmp_path / "out").unlink()
+    assert run(*arguments, tmp_path / "out") is None
+    assert not record.exists()
 
 
 def test_carry_continues_from_the_sentence_before(

@@ -1,5 +1,7 @@
 """The command `uses`; tests/elmo/test_uses.py compares what it writes with an oracle."""
 
+import json
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -7,13 +9,15 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import uses as module
+from elmo_plugin.elmo.meanings import changes
 from elmo_plugin.elmo.uses import read_uses
 from tests.commands.test_score import WITHOUT_ALLENNLP
-from tests.conftest import allennlp, python
+from tests.conftest import allennlp, python, threads
 from tests.ending import ends
 
 uses = partial(allennlp, "uses")
@@ -109,13 +113,25 @@ def test_killed_and_resumed(
         (folder / "other").write_text("dog\n")
         uses(text, folder / "other", *arguments[2:])
     (folder / "other").unlink()
+    shutil.copytree(folder / ".out.parts", folder / ".mixed.parts")
     embed, calls = Elmo.embed_rows, []
     with monkeypatch.context() as patch:
         patch.setattr(Elmo, "embed_rows", lambda *a, **k: calls.append(a) or embed(*a, **k))
         uses(*arguments)
     assert len(calls) == 2
     assert (folder / "out").read_bytes() == (folder / "whole").read_bytes()
-    assert {file.name for file in folder.iterdir()} == {"text", "words", "whole", "out"}
+    # With another number of threads, the file records it.
+    n_threads = torch.get_num_threads()
+    with threads(n_threads + 1):
+        uses(*arguments[:2], folder / "mixed", *arguments[3:])
+    whole, mixed = (read_uses(folder / name) for name in ("whole", "mixed"))
+    assert mixed.drop(columns="vector").equals(whole.drop(columns="vector"))
+    np.testing.assert_allclose(np.stack(mixed["vector"]), np.stack(whole["vector"]), atol=1e-5)
+    recorded = json.loads(mixed.attrs["computed_with"])
+    assert [x["number of threads (OMP_NUM_THREADS)"] - n_threads for x in recorded] == [0, 1]
+    assert changes(mixed, whole)["apd"].notna().any()
+    names = {"text", "words", "whole", "out", "mixed"}
+    assert {file.name for file in folder.iterdir()} == names
 
 
 @pytest.mark.parametrize("options", [(), ("--most", 2)])

@@ -30,6 +30,12 @@ def test_vectors_of_two_layers_or_models_are_not_compared() -> None:
         InputError, match=r"^second: expected vectors as in the first, .*'top'.* fo"
     ):
         changes(first, second)
+    second.attrs = {"layer": "top", "biLM": "a", "precision": "bf16", "computed_with": "a"}
+    first.attrs |= {"precision": "fp32", "raw": "true", "computed_with": "b"}
+    with pytest.raises(InputError, match=r"first, \{'precision': 'fp32'\}, found .*'bf16'\}$"):
+        changes(first, second)
+    second.attrs = {"layer": "top", "biLM": "a"}  # of a file of an earlier version
+    changes(first, second)
     second.attrs = {}
     assert changes(first, second)["apd"][0] == pytest.approx(0)
 

@@ -217,17 +217,18 @@ def test_wrong_arguments(elmo: Elmo, bilm_archive: str, monkeypatch: pytest.Monk
 
 def test_what_vectors_are_from(elmo: Elmo, bilm_archive: str) -> None:
     """By definition: equal names mean equal vectors. The top layer has two names, and a mix has its
-    weights and its normalization."""
+    weights and its normalization. Raw text has other tokens."""
 
-    def attrs(layer: str | int, **options: object) -> dict:
+    def attrs(layer: str | int, raw: bool = False, **options: object) -> dict:
         other = Elmo.from_archive(bilm_archive, **options) if options else elmo
-        return other.uses(["a dog"], ["dog"], layer).attrs
+        return other.uses(["a dog"], ["dog"], layer, raw=raw).attrs
 
     assert attrs("top") == attrs(2) != attrs(1)
     mixes: list[dict] = [{}, {"scalar_mix_parameters": [1, 0, 0]}, {"do_layer_norm": True}]
     found = [attrs("mix", **options) for options in mixes]
     assert all(found[i] != found[j] for i, j in ((0, 1), (0, 2), (1, 2)))
     assert attrs("mix", scalar_mix_parameters=[1, 0, 0]) == found[1]
+    assert attrs("top") != attrs("top", raw=True)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1024])
