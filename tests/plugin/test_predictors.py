@@ -47,6 +47,14 @@ def test_forms_of_input(bilm):
             bilm.predict_json({"tokens": tokens})
 
 
+def test_unknown_words_are_warned_of_once(bilm_archive, caplog):
+    """A file is predicted in batches: by definition, one warning for all."""
+    predictor = Predictor.from_path(bilm_archive)
+    for tokens in (["zyx", "xyz", "yzx"], ["zzz"]):
+        predictor.predict_batch_json([{"tokens": tokens}] * 2)
+    assert caplog.text.count("are unknown to the model") == 1
+
+
 @pytest.mark.parametrize("name", ["bilm", "elmo"])
 def test_models_of_another_type_are_refused(name):
     """As `predict TASK --predictor elmo` gives them, which the error answers with a command."""
