@@ -471,8 +471,10 @@ class Elmo(BiLMLayers):
         `pandas.DataFrame`
             A row for each use, in the order of the text, with the columns `word`; `token`, the
             form; `file`; `sentence` and `position`, the numbers of the line and of the token, from
-            0, where `sentence` is the label of a Series' row; `text`, the sentence; and `vector`,
-            of shape `(2P,)`. Its `attrs` say what the vectors are from.
+            0, where `sentence` is the label of a Series' row; `text`, the sentence;
+            `sentence_in_row`, its number in a line or string of raw text; `line`, which is
+            `sentence` except in files of running text; and `vector`, of shape `(2P,)`. Its `attrs`
+            say what the vectors are from.
 
         # Raises
 
