@@ -18,7 +18,7 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, Line, write_results
 from elmo_plugin.elmo.sentences import batches_by_length, groups
-from elmo_plugin.files.hdf5 import HDF5Bytes
+from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
 
 ORDINARY_LENGTH = 32
 """Sentence length in tokens on which the batch size is based; longer sentences count as several."""
@@ -127,7 +127,7 @@ class _Vectors:
             if computed_with is not None:
                 joined.attrs[COMPUTED_WITH] = computed_with
             for file in parts:
-                with h5py.File(file, "r") as part:
+                with open_hdf5(file) as part:
                     for line in sorted(map(int, part)):
                         key = str(line) if keys is None else keys.get(line)
                         if key is not None:  # otherwise an equal sentence follows

@@ -30,7 +30,7 @@ from elmo_plugin.elmo.sentences import groups, one_call
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum, file_checksum
 from elmo_plugin.files.file_lock import FileLock
-from elmo_plugin.files.hdf5 import HDF5Bytes
+from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.ops.backend import KERNEL_STATUS
 
@@ -209,6 +209,7 @@ def _parts_folder(out: Path) -> Iterator[Path]:
             f"{out}: expected to be the only process that writes it, found another one"
         ) from None
     except OSError as error:  # for example a name that is too long
+        _remove_unless_parts(folder)
         raise InputError(f"{out}: expected a place to write to, found: {error}") from None
     try:
         check_no_results(out)  # it may have been created meanwhile
@@ -218,9 +219,13 @@ def _parts_folder(out: Path) -> Iterator[Path]:
             f"{error}; once there is space, the same command resumes the run"
         ) from None
     finally:
-        if not any(folder.glob(f"*{RECORD}")):
-            shutil.rmtree(folder, ignore_errors=True)
+        _remove_unless_parts(folder)
         lock.release()
+
+
+def _remove_unless_parts(folder: Path) -> None:
+    if not any(folder.glob(f"*{RECORD}")):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 FINISHED = "finished"
@@ -269,7 +274,7 @@ class _Part:
         if not self._record.exists():
             return False
         if ends_in_checksum(self._record):
-            with h5py.File(self._record, "r") as record:
+            with open_hdf5(self._record) as record:
                 self._check_facts(json.loads(record.attrs["facts"]))
                 self._checksum = record.attrs["checksum"]
                 rounding = json.loads(record.attrs["rounding"])

@@ -286,7 +286,7 @@ class _Columns:
                 file.attrs[COMPUTED_WITH] = computed_with
             self._create(file)
             for name in parts:
-                with h5py.File(name, "r") as part:
+                with open_hdf5(name) as part:
                     for start in range(0, len(part[VECTOR]), ROWS):
                         rows = slice(start, start + ROWS)
                         _append(file, [part[column][rows] for column in COLUMNS])

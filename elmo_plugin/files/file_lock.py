@@ -26,17 +26,18 @@ class FileLock(filelock.FileLock):
         if not os.path.lexists(self.lock_file):  # `filelock` does not follow links
             Path(self.lock_file).parent.mkdir(parents=True, exist_ok=True)
             Path(self.lock_file).touch()
-        if fcntl is not None and os.path.isfile(self.lock_file):
-            _check_locks(self.lock_file)
+        check_locks(self.lock_file)
         return super().acquire(*args, **kwargs)
 
 
-def _check_locks(path: str) -> None:
-    """Raise an `OSError` that says what to do if the file system has no locks."""
-    with open(path, "r+b") as file:
+def check_locks(path: str | os.PathLike) -> None:
+    """Raise an `OSError` that says what to do if a file is on a file system without locks."""
+    if fcntl is None or not os.path.isfile(path):
+        return
+    with open(path, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in NO_LOCKS:
                 reason = f"no file locks there ({error.strerror}); choose a folder on a local disk"
-                raise OSError(error.errno, reason, path) from None
+                raise OSError(error.errno, reason, str(path)) from None

@@ -81,12 +81,15 @@ class HDF5Bytes(io.FileIO):
 
 @contextmanager
 def open_hdf5(path: str | os.PathLike) -> Iterator[h5py.File]:
-    """Open a file for reading. Raises an `InputError` if there is none or it is not HDF5."""
+    """
+    Open a file for reading, without a lock, which some network file systems lack. Raises an
+    `InputError` if there is none or it is not HDF5.
+    """
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "no such file"
         raise InputError(f"{path}: expected an HDF5 file, found {found}")
     try:
-        file = h5py.File(os.fspath(path), "r")
+        file = h5py.File(os.fspath(path), "r", locking=False)
     except Exception as error:  # damage makes HDF5 and h5py raise errors of many types
         raise InputError(f"{path}: expected a whole HDF5 file, found {error}") from None
     with file:

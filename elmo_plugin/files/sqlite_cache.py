@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from elmo_plugin.files.digest import CHECKSUM_SIZE, checksum
+from elmo_plugin.files.file_lock import check_locks
 from elmo_plugin.files.fork import at_fork
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class SQLiteCache:
         self.file = file
         self.max_pages = max(1, int(min(size / PAGE_SIZE, MAX_PAGES)))
         self.is_readable = self.is_writable = True
+        self._has_locks = False  # before the first use, this is not known
 
     def get(self, keys: Sequence[bytes]) -> Iterator[memoryview | None]:
         """Yield the value of each key, or `None` if it is absent or damaged."""
@@ -90,6 +92,11 @@ class SQLiteCache:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         self.file.parent.mkdir(parents=True, exist_ok=True)
+        if not self._has_locks:  # SQLite would wait for them
+            if not self.file.exists():
+                self.file.touch()
+            check_locks(self.file)
+            self._has_locks = True
         with (
             _no_fork,
             closing(sqlite3.connect(self.file, LOCK_SECONDS, isolation_level=None)) as database,

@@ -134,9 +134,11 @@ def content(out: Path) -> dict[str, bytes]:
     return {str(x.relative_to(out)): x.read_bytes() for x in files if x.is_file()}
 
 
-@pytest.mark.parametrize("n", [2, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "seed, n", [(0, 2), *(pytest.param(seed, 50, marks=pytest.mark.long) for seed in range(1, 7))]
+)
 @pytest.mark.parametrize("name", ["uses", "score", "elmo", "save", "bilm-encode"])
-def test_moments(name: str, n: int, inputs: Path, tmp_path: Path) -> None:
+def test_moments(name: str, seed: int, n: int, inputs: Path, tmp_path: Path) -> None:
     """The exit code of a shell, no error, and nothing but what the next run removes. The same
     command then gives the files of an uninterrupted run. Half of the moments are in h5py and in
     destructors. If the output was there at the moment, it is whole."""
@@ -149,7 +151,7 @@ def test_moments(name: str, n: int, inputs: Path, tmp_path: Path) -> None:
     out.parent.mkdir()
     run = ended(work, Moments())
     assert (run.code, content(out)) == (0, whole), run.printed
-    random = Random(name)
+    random = Random(f"{seed} {name}")
     for number in range(n):
         shutil.rmtree(out.parent)
         out.parent.mkdir()
