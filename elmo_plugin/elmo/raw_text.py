@@ -30,7 +30,7 @@ RUNNING = "running text"
 BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 LONG_PARAGRAPH = 10_000
-"""Number of lines after which a paragraph is divided, so that memory does not grow with a text."""
+"""Number of lines after which a paragraph is divided at the next line that ends like a sentence."""
 
 MANY_WRAPPED = 0.1
 """A larger share of lines that begin within a sentence gives a warning."""
@@ -127,8 +127,8 @@ def _tokenizer() -> Any:
 def running_text(text: str | Iterable[str]) -> Iterator[RunningSentence]:
     """
     The sentences of English text whose lines end anywhere in a sentence, as in a book of Project
-    Gutenberg. Blank lines end paragraphs, and a sentence does not go beyond its paragraph. Memory
-    does not grow with the text.
+    Gutenberg. Blank lines end paragraphs, and a sentence does not go beyond its paragraph. The text
+    is read by paragraphs, and one of more than 10,000 lines up to a line that ends like a sentence.
 
     # Parameters
 
@@ -185,14 +185,12 @@ def warn_of_wrapped(lines: Iterable[str], name: str) -> Iterator[str]:
         is_open = bool(line.strip()) and not _ends_sentence(line)
         yield line
     if n_wrapped > MANY_WRAPPED * n_lines:
-        _warn(name, f"{n_wrapped:,} of {n_lines:,}")
+        _warn(
+            f"{name}: {n_wrapped:,} of {n_lines:,} lines begin in lower case after a line without "
+            "final punctuation, and with --raw a sentence ends with its line; --running-text, and "
+            "running_text in Python, join the lines of a paragraph"
+        )
 
 
-@cache  # one warning for each text, although it may be read twice
-def _warn(name: str, share: str) -> None:
-    logger.warning(
-        "%s: %s lines begin in lower case after a line without final punctuation, and with --raw a "
-        "sentence ends with its line; --running-text joins the lines of a paragraph",
-        name,
-        share,
-    )
+_warn = cache(logger.warning)
+"""One warning for each text, although a command may read it twice."""
