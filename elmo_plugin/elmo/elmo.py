@@ -26,6 +26,7 @@ from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.sentences import (
     MAX_TOKENS,
+    OF_PROCESS,
     PART_TOKENS,
     by_row,
     in_one_call,
@@ -40,6 +41,7 @@ from elmo_plugin.formats.mixes import LARGEST, TrainedMixes
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.ops.backend import not_compiled
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.text.characters import long_words
 
 logger = logging.getLogger(__name__)
 
@@ -280,6 +282,8 @@ class Elmo(BiLMLayers):
                 f"of tokens, found {given}"
             )
         outer = tokens.shape[:-2]
+        limit = self.bilm.token_encoder.word_limit
+        OF_PROCESS.of_cut_words([long_words(tokens, limit)], limit)
         flat = self.bilm.resize_characters(tokens.flatten(0, -3))
         self.bilm.token_encoder.check_spelled(flat)
         keep = self.keep_sentence_boundaries

@@ -279,6 +279,9 @@ class WordWarnings:
             logger.warning(message)
 
 
+OF_PROCESS = WordWarnings()
+"""For components, which read one batch after another and do not know where a text ends."""
+
 _of_call: ContextVar[WordWarnings | None] = ContextVar("_of_call", default=None)
 
 

@@ -251,6 +251,19 @@ def check_is_text(tokens: Tensor) -> None:
         )
 
 
+def long_words(tokens: Tensor, limit: WordLimit) -> list[str]:
+    """
+    The words that may reach the limit, if character ids, shape `(..., C)`, have more of a word than
+    it permits.
+    """
+    if tokens.size(-1) - 2 <= limit.most:
+        return []
+    last = tokens[..., limit.most]  # the last byte, if each code point is one
+    rows = tokens[(last >= FIRST_BYTE) & (last < FIRST_BYTE + NUM_BYTES)]
+    spelled = word_bytes(rows, tokens.size(-1) - 2).to("cpu", torch.uint8).numpy()
+    return [row.tobytes().rstrip(b"\xff").decode("utf-8", "ignore") for row in spelled]
+
+
 def word_bytes(words: Tensor, n_bytes: int) -> Tensor:
     """
     The first `n_bytes` bytes of words in UTF-8, shape `(U, n_bytes)`, int64, and -1 after the last.

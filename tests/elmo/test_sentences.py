@@ -84,15 +84,19 @@ def vectors(bilm_archive: str) -> ElmoVectors:
     return ElmoVectors(bilm_archive).fit(["a"])
 
 
-def warmed_up(bilm_archive: str, sentences: Any, **raw: bool) -> np.ndarray:
-    elmo = Elmo.from_archive(bilm_archive)
+@pytest.fixture(scope="module")
+def warming(bilm_archive: str) -> Elmo:
+    return Elmo.from_archive(bilm_archive)
+
+
+def warmed_up(elmo: Elmo, sentences: Any, **raw: bool) -> np.ndarray:
     elmo.warm_up(sentences, **raw)
-    return elmo.embed([["dog"]])[0]
+    return elmo.bilm.warm_state.output.numpy().copy()
 
 
 @pytest.fixture
 def calls(
-    elmo: Elmo, model: LanguageModel, vectors: ElmoVectors, bilm_archive: str
+    elmo: Elmo, model: LanguageModel, vectors: ElmoVectors, warming: Elmo
 ) -> dict[str, Callable[..., Any]]:
     """What reads one sentence or several, and then what always reads several."""
     return {
@@ -101,7 +105,7 @@ def calls(
         "score": lambda x, **raw: scores(model.score(x, **raw)),
         "perplexity": lambda x, **raw: list(model.perplexity(x, **raw).values()),
         "substitutes": lambda x, **raw: words(model.substitutes(x, k=2, **raw)),
-        "warm_up": partial(warmed_up, bilm_archive),
+        "warm_up": partial(warmed_up, warming),
         "stream": lambda x, **raw: list(elmo.stream(x, **raw)),
         "uses": lambda x, **raw: list(elmo.uses(x, ["dog"], **raw)["vector"]),
         "ElmoVectors": lambda x, raw=False: vectors.set_params(raw=raw).transform(x),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from allennlp.data import Token, Vocabulary
 
 from elmo_plugin import Elmo, LanguageModel
@@ -22,9 +23,9 @@ from elmo_plugin.elmo.sentences import WordWarnings
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data import token_indexer
-from elmo_plugin.text.characters import WordLimit
+from elmo_plugin.text.characters import WordLimit, words_to_characters
 from tests.formats.test_elmoformanylangs import write_model
-from tests.random_bilm import LSTM
+from tests.random_bilm import LSTM, random_bilm
 
 LONG = "അന്താരാഷ്ട്രവിമാന"
 """17 code points, each of three bytes: three more than the 48 bytes between a word's marks."""
@@ -130,12 +131,35 @@ def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, cut: Any) -> Non
 
 def test_the_indexer(cut: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Components of AllenNLP read words in the token indexer: one warning in a process."""
-    monkeypatch.setattr(token_indexer, "WARNINGS", WordWarnings())
+    monkeypatch.setattr(token_indexer, "OF_PROCESS", WordWarnings())
     indexer = token_indexer.ElmoTokenIndexer()
     for _ in range(2):
         for word in TWINS:
             indexer.tokens_to_indices([Token(word)], Vocabulary())
     assert len(cut()) == 1
+
+
+@pytest.mark.parametrize(
+    "words, length",
+    [
+        (["internationally", "internationalize"], 50),
+        (["interna", "internat", "interna"], 50),
+        (["internal", "internat"], 12),
+        (["iiiiiié", "iiiiiiè"], 11),
+        (["internally", "zoological"], 50),
+    ],
+)
+def test_a_model_that_reads_fewer_characters_than_the_indexer(
+    words: list[str], length: int, cut: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oracle is whether the vectors of two words are equal in a model that reads eight bytes.
+    One warning in a process."""
+    monkeypatch.setattr(elmo_module, "OF_PROCESS", WordWarnings())
+    elmo = Elmo(random_bilm().bilm, initial_state="zero", scalar_mix_parameters=[99, 0, 0])
+    rows = torch.from_numpy(words_to_characters(words, length)).long()
+    one, other, *_ = elmo(rows[None])["elmo_representations"][0][0].tolist()
+    elmo(rows[None])
+    assert len(cut()) == (one == other)
 
 
 FINNISH = (

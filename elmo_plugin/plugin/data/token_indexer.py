@@ -10,7 +10,7 @@ from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 from allennlp.data.token_indexers.token_indexer import IndexedTokenList
 
 from elmo_plugin.checks import check_count
-from elmo_plugin.elmo.sentences import WordWarnings
+from elmo_plugin.elmo.sentences import OF_PROCESS
 from elmo_plugin.text.characters import (
     DEFAULT_MAX_CHARACTERS,
     FIRST_BYTE,
@@ -23,9 +23,6 @@ from elmo_plugin.text.characters import (
 )
 
 NAME = 'token indexer of type "elmo"'
-
-WARNINGS = WordWarnings()
-"""Those of the process: indexers do not know where a text ends."""
 
 
 @TokenIndexer.register("elmo")
@@ -76,7 +73,7 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
 
     def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokenList:
         length, words = self.max_characters_per_token, [token.ensure_text() for token in tokens]
-        WARNINGS.of_cut_words([words], WordLimit(length - 2))
+        OF_PROCESS.of_cut_words([words], WordLimit(length - 2))
         return {"elmo_tokens": [self._added.get(w) or word_to_characters(w, length) for w in words]}
 
     def as_padded_tensor_dict(
