@@ -219,7 +219,8 @@ class Elmo(BiLMLayers):
         # Raises
 
         `InputError`
-            If the folder cannot be used, or a weight is NaN or infinite.
+            If the folder cannot be used or has words or a softmax, which would be lost, or a weight
+            is NaN or infinite.
         `RuntimeError`
             If the biLM has no weights.
         `DiskFullError`

@@ -186,9 +186,9 @@ def check_no_results(out: str | os.PathLike) -> None:
     Raise an `InputError` if the file `out` exists. The parts of the run that finished it, which are
     there if it was killed at its end, are removed.
     """
-    out = Path(os.path.realpath(out))
-    if out.exists() and (_folder_of(out) / FINISHED).exists():
-        shutil.rmtree(_folder_of(out), ignore_errors=True)
+    folder = _folder_of(Path(os.path.realpath(out)))
+    if Path(out).exists() and (folder / FINISHED).exists():
+        shutil.rmtree(folder, ignore_errors=True)
     check_is_new(out)
 
 

@@ -44,11 +44,11 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
         _remove_leftovers(path)
         temporary = path.with_name(f".{path.name}.{token_hex(4)}{ENDING}")
         stack.callback(temporary.unlink, missing_ok=True)
-        try:  # permissions follow the umask, or those of the file
-            created = stack.enter_context(temporary.open("xb"))
+        try:
+            temporary.touch(exist_ok=False)  # permissions follow the umask, or those of the file
         except OSError as error:  # of a name that the user does not know
             raise OSError(error.errno, error.strerror, str(path)) from None
-        _lock(created)
+        _lock(stack.enter_context(temporary.open("r+b")))
         if path.is_file():
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         yield temporary

@@ -11,12 +11,12 @@ import torch
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
-from elmo_plugin import Elmo
+from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.options import BiLMOptions
 from tests.compare import assert_close
-from tests.conftest import BLOCKS, BiLMFiles
+from tests.conftest import BLOCKS, BiLMFiles, allennlp
 
 SENTENCE = "He threw the stick to the dog ."
 
@@ -93,6 +93,30 @@ def test_files_of_another_model_are_replaced(bilm_files: BiLMFiles, tmp_path: Pa
     write_model_files(tmp_path, other.bilm)
     assert sorted(x.name for x in tmp_path.iterdir()) == ["options.json", "weights.hdf5"]
     assert numpy.array_equal(Elmo.from_archive(tmp_path).embed(SENTENCE), other.embed(SENTENCE))
+
+
+def test_words_and_a_softmax_are_not_lost(bilm_archive: str, tmp_path: Path) -> None:
+    """A folder with words or a softmax, which the files of `save` would not replace, is refused and
+    unchanged. An export with both replaces them."""
+    allennlp("bilm-export", bilm_archive, tmp_path / "model", "--softmax")
+    elmo = Elmo.from_archive(bilm_archive)
+    before = {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()}
+    lost = r"found vocabulary\.txt, the softmax in weights\.hdf5$"
+    with pytest.raises(
+        InputError, match=rf"model: expected a folder without another model, {lost}"
+    ):
+        elmo.save(tmp_path / "model")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()} == before
+    allennlp("bilm-export", bilm_archive, tmp_path / "model", "--softmax")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()} == before
+    (tmp_path / "model" / "vocabulary.txt").unlink()
+    with pytest.raises(InputError, match=r"found the softmax in weights\.hdf5$"):
+        elmo.save(tmp_path / "model")
+    (tmp_path / "model" / "weights.hdf5").unlink()
+    elmo.save(tmp_path / "model")
+    elmo.save(tmp_path / "model")
+    with pytest.raises(InputError, match="softmax"):
+        LanguageModel.from_archive(tmp_path / "model")
 
 
 def test_the_folder_of_a_run(bilm_archive: str, bilm_files: BiLMFiles, tmp_path: Path) -> None:

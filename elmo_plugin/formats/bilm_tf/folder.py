@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import torch
 
 from elmo_plugin.checks import InputError, check_path, named
 from elmo_plugin.files.atomic_write import atomic_write, writable_folder
+from elmo_plugin.files.hdf5 import array_names, open_hdf5
 from elmo_plugin.formats.bilm_tf.texts import (
     OPTIONS,
     read_options,
@@ -129,12 +130,13 @@ def write_model_files(
     """
     Write bilm-tf's files, `options.json` and `weights.hdf5`, and `vocabulary.txt` if there are
     `words`, which are by default those of a table, and the `mixes` if there are any. The folder is
-    created if it does not exist. It never contains files of two models that would load together. If
-    an error occurs before all are written, the folder is unchanged. `dtype` is that of the weights
-    in the file. Returns the names of the files.
+    created if it does not exist. It never contains files of two models. If an error occurs before
+    all are written, the folder is unchanged. `dtype` is that of the weights in the file. Returns
+    the names of the files.
 
-    Raises an `InputError` if the folder cannot be used or created, or has files of another model
-    that would be read in their place, and a `DiskFullError` if the disk is full.
+    Raises an `InputError` if the folder cannot be used or created, has files of another model that
+    would be read in their place, or has words or a softmax that would not be replaced; and a
+    `DiskFullError` if the disk is full.
     """
     if words is None and bilm.word_table is not None:
         words = bilm.word_table.words.words()
@@ -152,6 +154,7 @@ def write_model_files(
         others = [file.name for file in folder.iterdir() if OTHERS.fullmatch(file.name)]
         if _is_run(folder):
             others.append(CONFIG)
+        others += _lost(folder, writers.keys(), softmax is not None)
         if others:
             raise InputError(
                 f"{folder}: expected a folder without another model, found {', '.join(others)}"
@@ -163,6 +166,16 @@ def write_model_files(
         for name in (*texts, MIXES):
             Path(os.path.realpath(folder / name)).unlink(missing_ok=True)  # a link stays
     return [OPTIONS, WEIGHTS, *texts[1:]]
+
+
+def _lost(folder: Path, replaced: Collection[str], with_softmax: bool) -> list[str]:
+    """What belongs to the model in the folder and would not be replaced by that of another one."""
+    lost = [file.name for file in folder.glob("vocab*.txt") if file.name not in replaced]
+    if not with_softmax and (folder / WEIGHTS).exists():
+        with suppress(InputError), open_hdf5(folder / WEIGHTS) as file:  # a damaged one has none
+            if any(name.startswith("softmax/") for name in array_names(file)):
+                lost.append(f"the softmax in {WEIGHTS}")
+    return lost
 
 
 BILM_TF = Format(
