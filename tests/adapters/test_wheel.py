@@ -79,6 +79,15 @@ from flair.models import SequenceTagger
 from flair.trainers import ModelTrainer
 from elmo_plugin import Elmo
 from elmo_plugin.adapters.flair_embeddings import ElmoEmbeddings
+from elmo_plugin.checks import InputError
+
+trained = Elmo.from_pretrained("tiny", requires_grad=True)
+try:
+    ElmoEmbeddings(trained.bilm)  # would freeze it
+except InputError:
+    assert all(x.requires_grad for x in trained.bilm.parameters())
+else:
+    raise AssertionError("a biLM that is fine-tuned was frozen")
 
 def tagged(words, tags):
     sentence = Sentence(words)
