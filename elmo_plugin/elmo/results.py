@@ -224,7 +224,8 @@ def _parts_folder(out: Path) -> Iterator[Path]:
 
 
 def _remove_unless_parts(folder: Path) -> None:
-    if not any(folder.glob(f"*{RECORD}")):
+    # `Path` raises an error for a name that is too long.
+    if os.path.isdir(folder) and not any(folder.glob(f"*{RECORD}")):
         shutil.rmtree(folder, ignore_errors=True)
 
 
