@@ -82,6 +82,8 @@ class Moments:
         self.lossy: list[int] = []
 
     def __call__(self, frame: Any, event: str, argument: object) -> None:
+        if event == "return":  # also of a generator that is deleted, where no signal is handled
+            return
         self.n += 1
         if self.n == self.at:
             signal.raise_signal(self.sent)
