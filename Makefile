@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM := false
 
 install: $(INSTALLED)
 
-$(INSTALLED): requirements.txt setup.py $(wildcard models/*/pyproject.toml) elmo_plugin_torchvision.py elmo_plugin_spacy.py $(wildcard elmo_plugin/ops/*/kernel.cpp elmo_plugin/ops/*.h)
+$(INSTALLED): requirements.txt requirements-triton.txt setup.py $(wildcard models/*/pyproject.toml) elmo_plugin_torchvision.py elmo_plugin_spacy.py $(wildcard elmo_plugin/ops/*/kernel.cpp elmo_plugin/ops/*.h)
 	@$(or $(PYTHON),false) -c $(SUPPORTED) 2>/dev/null || { \
 		echo "expected Python $(sort $(PYTHONS)), found $(or $(PYTHON),none of them);" \
 			"Debian and Ubuntu: apt install python3 python3-venv;" \
@@ -29,6 +29,7 @@ $(INSTALLED): requirements.txt setup.py $(wildcard models/*/pyproject.toml) elmo
 	@# Everything else from the lock without resolving, because AllenNLP's pins no longer resolve.
 	@# The setuptools that builds these packages was installed with PyTorch.
 	$(RUN)/python -m pip install --no-deps --no-build-isolation -r requirements.txt -e . -e models/medium
+	$(RUN)/python -c 'import triton' 2>/dev/null || $(RUN)/python -m pip install --no-deps -r requirements-triton.txt
 	touch $@
 
 demo: install

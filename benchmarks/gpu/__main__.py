@@ -34,6 +34,11 @@ Results = dict[str, Any]
 def main() -> None:
     arguments = parse()
     warnings.simplefilter("ignore")  # AllenNLP's
+    if arguments.count:
+        from benchmarks.gpu.count import count  # it lets Triton interpret its kernels
+
+        count()
+        return
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     results: Results = {"conditions": conditions(device), "tables": {}}
     began = time.monotonic()
@@ -55,16 +60,23 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="the JSON file for all figures")
+    parser.add_argument("--out", type=Path, help="the JSON file for all figures")
     parser.add_argument("--page", type=Path, help="also write the tables as a page in Markdown")
     parser.add_argument(
         "--quick", action="store_true", help="tiny models, to check that everything works"
     )
+    parser.add_argument(
+        "--count",
+        action="store_true",
+        help="instead of measuring, count the operators of a training step, on any machine",
+    )
     arguments = parser.parse_args()
+    if arguments.count == (arguments.out is not None):
+        parser.error("expected either --out or --count")
     for path in filter(None, (arguments.out, arguments.page)):
         if not path.parent.is_dir():
             parser.error(f"expected a file in a folder, found no {path.parent}")
-    if not torch.cuda.is_available():
+    if not torch.cuda.is_available() and not arguments.count:
         if not arguments.quick:
             parser.error("expected a GPU, found none; --quick runs on a CPU")
         if arguments.page:

@@ -58,7 +58,12 @@ class TrainingStep:
                 precision=precision.bilm,
             )
         self.parameters = list(self.model.parameters())
-        self.optimizer = torch.optim.Adagrad(self.parameters, lr=0.2, initial_accumulator_value=1.0)
+        tables = set(self.model.softmax.parameters())  # with sparse gradients
+        dense = [parameter for parameter in self.parameters if parameter not in tables]
+        self.optimizers = [
+            torch.optim.Adagrad(group, lr=0.2, initial_accumulator_value=1.0)
+            for group in (dense, list(tables))
+        ]
         self.starts = torch.zeros(sizes.rows, dtype=torch.bool, device=device)  # of no row
         if device.type == "cuda":  # as the data loader does
             windows = [{name: x.pin_memory() for name, x in w.items()} for w in windows]
@@ -67,11 +72,12 @@ class TrainingStep:
             self()
 
     def __call__(self) -> None:
-        self.optimizer.zero_grad()
+        self.model.zero_grad()
         self.loss().backward()
         self._clip()
         with torch.sparse.check_sparse_tensor_invariants(enable=False):
-            self.optimizer.step()
+            for optimizer in self.optimizers:
+                optimizer.step()
 
     def loss(self) -> Tensor:
         window = on_device(next(self._windows), self.starts.device)

@@ -16,8 +16,10 @@ import platform
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import cache, partial, wraps
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ MANY_STEPS = 100_000
 """Steps of an LSTM layer, 50,000 tokens with two layers, after which kernels would save seconds."""
 
 _n_steps = 0
+CPU = torch.device("cpu")
 
 PADDED_TO = 32
 """
@@ -123,7 +126,7 @@ def hint_to_build(n_steps: int) -> None:
         )
 
 
-def _off(error: Exception) -> tuple[frozenset[torch.dtype], str]:
+def _off(error: object) -> tuple[frozenset[torch.dtype], str]:
     logger.warning("The compiled kernels are not used: %s", error)
     return frozenset(), f"off, because {error}"
 
@@ -141,27 +144,81 @@ def check(
     """
     global KERNEL_DTYPES, KERNEL_STATUS
     try:
-        with _default_context():
-            for dtype in KERNEL_DTYPES if dtypes is None else dtypes:
-                random = partial(torch.randn, generator=torch.Generator().manual_seed(0))
-                given = arguments(dtype, random)
-                for found, expected in zip(kernel(*given), same(*given)):
-                    error = float((found - expected).abs().max())
-                    share = 1e-5 if dtype == torch.float32 else 0.02
-                    if not error <= share * max(1.0, float(expected.abs().max())):
-                        raise RuntimeError(f"{kernel.__module__}: {dtype} is wrong by {error:g}")
+        for dtype in KERNEL_DTYPES if dtypes is None else dtypes:
+            compare(kernel, same, arguments, dtype)
     except Exception as error:
-        KERNEL_DTYPES, KERNEL_STATUS = _off(error)
+        KERNEL_DTYPES, KERNEL_STATUS = _off(f"{kernel.__module__}: {error}")
+
+
+def compare(
+    kernel: Callable[..., Any],
+    same: Callable[..., Any],
+    arguments: Callable[[torch.dtype, Callable[..., Tensor]], Sequence[Any]],
+    dtype: torch.dtype,
+    device: torch.device = CPU,
+) -> None:
+    """Raise a `RuntimeError` if a kernel is wrong in one precision; see `check`."""
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, device=CPU).to(device)
+
+    with _default_context(device):
+        given = arguments(dtype, random)
+        for found, expected in zip(kernel(*given), same(*given)):
+            error = float((found - expected).abs().max())
+            share = 1e-5 if dtype == torch.float32 else 0.02
+            if not error <= share * max(1.0, float(expected.abs().max())):
+                raise RuntimeError(f"{dtype} is wrong by {error:g}")
+
+
+def triton_ops_or(torch_ops: Any, weights: Sequence[Tensor]) -> Any:
+    """
+    The module `triton_ops` beside an operator's `torch_ops`, whose kernels are for NVIDIA's GPUs
+    and for products in fp32 and bf16; or `torch_ops` where they do not run, or are wrong. Triton's
+    interpreter, which tests use, runs them on a CPU.
+    """
+    device, dtype = weights[0].device, weights[0].dtype
+    is_nvidia = device.type == "cuda" and not torch.version.hip
+    if (
+        not (is_nvidia or os.environ.get("TRITON_INTERPRET") == "1")
+        or dtype not in (torch.float32, torch.bfloat16)
+        or any(x.dtype != dtype for x in weights)
+        or torch.compiler.is_compiling()
+    ):
+        return torch_ops
+    return _right_triton_ops(torch_ops, device, dtype) or torch_ops
+
+
+def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> None:
+    """Run a Triton kernel in a grid of programs."""
+    kernel[grid](*arguments)
+
+
+@cache  # compared once in a process
+def _right_triton_ops(torch_ops: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    """The module `triton_ops`, if it computes the operator's example on this device."""
+    if find_spec("triton") is None:
+        return None
+    name = torch_ops.__package__
+    try:
+        operator, triton_ops = import_module(name), import_module(f"{name}.triton_ops")
+        computed, expected = (partial(operator.results, x) for x in (triton_ops, torch_ops))
+        compare(computed, expected, operator.example, dtype, device)
+    except Exception as error:  # whatever it is, PyTorch's operators compute the same
+        logger.warning("The Triton kernels of %s are not used: %s", name, error)
+        return None
+    return triton_ops
 
 
 @contextmanager
-def _default_context() -> Iterator[None]:
+def _default_context(device: torch.device) -> Iterator[None]:
     """The contexts in which the package happens to be imported do not matter."""
     n_threads, default_dtype = torch.get_num_threads(), torch.get_default_dtype()
     torch.set_num_threads(1)  # threads started here would be missing in a forked process
     torch.set_default_dtype(torch.float32)
     try:
-        with torch.inference_mode(False), torch.autocast("cpu", enabled=False), torch.device("cpu"):
+        with torch.inference_mode(False), torch.autocast(device.type, enabled=False), device:
             yield
     finally:
         torch.set_num_threads(n_threads)

@@ -1,6 +1,7 @@
 """
 The recurrence of `ProjectedLSTM` with a hand-written gradient: `reference.py` is the equation,
-`kernel.py` calls the compiled kernel, and `torch_ops.py` serves all other machines and types.
+`kernel.py` calls the compiled kernel, `triton_ops.py` is for NVIDIA's GPUs, and `torch_ops.py`
+serves all other machines and types.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from elmo_plugin.ops.backend import (
     no_forward_mode,
     quantizes,
     takes,
+    triton_ops_or,
 )
 from elmo_plugin.ops.linear import batched_matmul, pack_weights
 from elmo_plugin.ops.lstm import kernel, torch_ops
@@ -58,6 +60,8 @@ def lstm_scan(
     if isinstance(weights.recurrent, kernel.KernelWeights) or _kernel_takes(weights):
         operators, (x, c, h) = kernel, (x.float().contiguous() for x in reading[:3])
         reading = Reading(x, c, h, weights, batch_sizes)
+    elif not torch_ops.is_on_cpu(inputs) and cell.dtype == torch.float32:
+        operators = triton_ops_or(torch_ops, weights.matrices())
     elif inputs.device.type == "cpu" and not torch.compiler.is_compiling():
         hint_to_build(sum(batch_sizes))
     if torch.is_grad_enabled() and any(
@@ -125,7 +129,7 @@ def _rows(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.reshape(2, -1, x.size(-1)).to(dtype)
 
 
-def _example(dtype: torch.dtype, random: Any) -> tuple[Reading]:
+def example(dtype: torch.dtype, random: Any) -> tuple[Reading]:
     shapes, dtype = ((5, 280), (6, 280), (70, 6)), torch.float32 if dtype == torch.int8 else dtype
     w_x, w_h, w_p = ((0.3 * random(2, *shape)).to(dtype) for shape in shapes)
     weights = LSTMWeights(w_x, w_h, 0.3 * random(2, 280), w_p, 0.4, 0.3)
@@ -137,7 +141,14 @@ def _quantized_scan(reading: Reading) -> tuple[Tensor, ...]:
     return kernel.scan(reading._replace(weights=quantize_lstm_weights(reading.weights)))
 
 
-SELF_TEST = kernel.scan, torch_ops.scan, _example
+def results(operators: Any, reading: Reading) -> list[Tensor]:
+    """The results of a scan and their gradients, for comparing `operators`."""
+    outputs, c, h, *kept = operators.scan(reading, keep=True)
+    gradients = operators.scan_backward(reading, outputs, outputs, *kept[1:])
+    return [*operators.scan(reading), outputs, c, h, kept[0], *gradients]
+
+
+SELF_TEST = kernel.scan, torch_ops.scan, example
 check(*SELF_TEST)
 if quantizes(torch.empty(0, dtype=torch.float32, device="cpu")):
-    check(_quantized_scan, torch_ops.scan, _example, [torch.int8])
+    check(_quantized_scan, torch_ops.scan, example, [torch.int8])

@@ -56,11 +56,11 @@ def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
             h = outputs[:, first + t]
             _step(g, c_before[:, :n], c[:, k, :n], m[:, k, :n], h[:, :n], weights, tanh)
             c_before, h_before = c[:, k], h
-    last_h = _last(hidden, outputs, batch_sizes)
+    last_h = last_of_rows(hidden, outputs, batch_sizes)
     if not keep:
         return outputs, c[:, 0], last_h
     gates = buffer.view(*inputs.shape[:3], buffer.size(-1))
-    return outputs, _last(cell, c, batch_sizes), last_h, m, gates, c
+    return outputs, last_of_rows(cell, c, batch_sizes), last_h, m, gates, c
 
 
 def _n_rows(x: Tensor) -> int:
@@ -109,14 +109,15 @@ def _step(
         h.clamp_(-weights.proj_clip, weights.proj_clip)
 
 
-def _last(initial: Tensor, states: Tensor, batch_sizes: Sequence[int]) -> Tensor:
+def last_of_rows(initial: Tensor, states: Tensor, batch_sizes: Sequence[int]) -> Tensor:
     """
     Each row after its last step, shape `(2, B, ...)`, out of the `initial` states and those after
     each step, shape `(2, T, B, ...)`. An index would make a GPU wait for the CPU.
     """
     firsts = [0, *reversed(batch_sizes), initial.size(1)]  # the rows that end, latest step first
     steps = [*reversed(states.unbind(1)), initial]
-    return torch.cat([x[:, a:b] for x, (a, b) in zip(steps, pairwise(firsts))], dim=1)
+    ended = [x[:, a:b] for x, (a, b) in zip(steps, pairwise(firsts)) if a < b]
+    return torch.cat(ended or [initial], dim=1)
 
 
 def scan_backward(

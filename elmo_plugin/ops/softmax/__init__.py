@@ -3,8 +3,8 @@ The negative log likelihoods of `SampledSoftmax`, with hand-written gradients.
 
 The loss is the end of the model, so its gradients can be computed with it, up to a factor. This is
 done in blocks of rows, while a block's probabilities are in cache; only some blocks of the n x S
-probabilities are in memory at a time. The kernel is used if possible; other machines and types use
-PyTorch's operators.
+probabilities are in memory at a time. The compiled kernel is used if possible, `triton_ops.py` on
+NVIDIA's GPUs, and PyTorch's operators on other machines and for other types.
 """
 
 from typing import Any
@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo_plugin.ops.backend import PADDED_TO, check, no_double_backward, no_forward_mode, takes
+from elmo_plugin.ops.backend import (
+    PADDED_TO,
+    check,
+    no_double_backward,
+    no_forward_mode,
+    takes,
+    triton_ops_or,
+)
 from elmo_plugin.ops.softmax import torch_ops
 from elmo_plugin.ops.softmax.reference import reference_sampled_softmax_loss
 
@@ -148,7 +155,7 @@ def _losses(
     no_forward_mode(hidden, weight, bias)
     true_weight = true_weight.to(hidden.dtype)
     true_logits = (hidden * true_weight).sum(dim=1) + true_bias
-    losses = _kernel_losses if _is_for_kernel(hidden, weight) else torch_ops.losses
+    losses = _kernel_losses if _is_for_kernel(hidden, weight) else _operators(hidden, weight).losses
     results = losses(hidden, hits, weight, bias, true_logits, d_weight)
     if d_weight is not None:
         _, d_true, d_hidden, _ = results
@@ -158,6 +165,13 @@ def _losses(
 
 def _is_for_kernel(hidden: Tensor, weight: Tensor) -> bool:
     return takes(weight) and hidden.dtype == torch.float32 and hidden.numel() > 0
+
+
+def _operators(hidden: Tensor, weight: Tensor) -> Any:
+    """What has `losses`, other than the compiled kernel."""
+    if torch_ops.is_on_cpu(hidden) or hidden.dtype != torch.float32:
+        return torch_ops
+    return triton_ops_or(torch_ops, [weight])
 
 
 def _kernel_losses(
@@ -186,7 +200,7 @@ def _kernel_losses(
     return results
 
 
-def _example(dtype: torch.dtype, random: Any) -> tuple[Tensor, ...]:
+def example(dtype: torch.dtype, random: Any) -> tuple[Tensor, ...]:
     n, n_words, dim = 70, 150, 40
     weight = (0.3 * random(n_words, dim)).to(dtype)
     hidden, hits = random(n, dim), torch.arange(n) - 1
@@ -198,5 +212,10 @@ def _all_of(losses: Any) -> Any:
     return lambda *arguments: (*losses(*arguments), arguments[-1].clone())
 
 
-SELF_TEST = _all_of(_kernel_losses), _all_of(torch_ops.losses), _example
+def results(operators: Any, *arguments: Tensor) -> tuple[Tensor, ...]:
+    """What `operators` compute, for comparing them."""
+    return _all_of(operators.losses)(*arguments)
+
+
+SELF_TEST = _all_of(_kernel_losses), _all_of(torch_ops.losses), example
 check(*SELF_TEST)

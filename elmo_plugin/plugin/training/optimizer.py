@@ -94,9 +94,16 @@ class ClippedAdagradOptimizer(AdagradOptimizer):
             if is_distributed() and parameter.grad is not None and parameter.grad.is_sparse:
                 parameter.grad = mean_over_processes(parameter.grad.coalesce())
         clip_grad_norm_([with_dense_gradient(p) for p in parameters], self._grad_norm)
-        # The explicit value prevents PyTorch's warning about unchecked invariants.
-        with torch.sparse.check_sparse_tensor_invariants(enable=False):
-            super().step()
+        gradients = [parameter.grad for parameter in parameters]
+        # In turns, because PyTorch joins a group's parameters in one operator if all are dense.
+        for layout in (torch.strided, torch.sparse_coo):
+            for parameter, gradient in zip(parameters, gradients):
+                parameter.grad = gradient if getattr(gradient, "layout", None) == layout else None
+            # The explicit value prevents PyTorch's warning about unchecked invariants.
+            with torch.sparse.check_sparse_tensor_invariants(enable=False):
+                super().step()
+        for parameter, gradient in zip(parameters, gradients):
+            parameter.grad = gradient
 
 
 def check_optimizer(tables: Iterable[nn.Parameter]) -> None:

@@ -1,0 +1,88 @@
+"""The Triton kernels: their numbers in Triton's interpreter, and whether they compile."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from elmo_plugin.ops import backend, softmax
+from tests.conftest import ROOT
+
+triton = pytest.importorskip("triton", reason="Triton is not installed")
+
+
+@pytest.mark.parametrize("kernel", ["lstm", "softmax"])
+def test_random_cases(kernel, pytestconfig):
+    """Expected: the equations in double precision; see `triton_cases`."""
+    option = pytestconfig.getoption
+    number = "200" if option("--long") else "2"
+    command = [sys.executable, "-m", "tests.ops.triton_cases", kernel]
+    process = subprocess.run(
+        [*command, str(option("--fuzz-seed")), number],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr[-2000:]
+    expected = [f"{kernel}, {dtype}: {number} cases" for dtype in (torch.float32, torch.bfloat16)]
+    assert process.stdout.splitlines() == expected
+
+
+def signature(kernel, products, clip):
+    """The types with which the scans and `losses` call a kernel."""
+    types = {"bias": "*fp32", "c_before": "*fp32", "c": "*fp32", "d_c": "*fp32", "hits": "*i64"}
+    types |= dict.fromkeys(("true_logits", "of_rows", "d_true"), "*fp32")
+    types |= dict.fromkeys(("gates", "recurrent", "m", "d_m", "logits"), products)
+    types |= {"clip": clip, "KEEP": "constexpr"}
+    return {name: types.get(name, "i32") for name in kernel.arg_names}
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("products", ["*fp32", "*bf16"])
+def test_compiles(capability, products, tmp_path, monkeypatch):
+    """Expected: machine code for a GPU, which Triton's compiler makes without one."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from elmo_plugin.ops.lstm import triton_ops as of_lstm
+    from elmo_plugin.ops.softmax import triton_ops as of_softmax
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    for kernel in (of_lstm._cell, of_lstm._cell_backward, of_softmax._row_losses):
+        for clip in ("fp32", "constexpr"):
+            types = signature(kernel, products, clip)
+            values = {
+                name: {"clip": None, "KEEP": True}[name]
+                for name, kind in types.items()
+                if kind == "constexpr"
+            }
+            source = ASTSource(fn=kernel, signature=types, constexprs=values)
+            assert triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm["cubin"]
+
+
+def test_falls_back(monkeypatch, caplog):
+    """Kernels that do not run are replaced by PyTorch's operators, with one warning: here they are
+    asked for as in the interpreter, but were defined without it, and there is no GPU."""
+    import elmo_plugin.ops.softmax.triton_ops  # noqa: F401
+
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    backend._right_triton_ops.cache_clear()
+    weight = torch.empty(1, 1)
+    for _ in range(2):
+        assert backend.triton_ops_or(softmax.torch_ops, [weight]) is softmax.torch_ops
+    (record,) = caplog.records
+    assert "Triton kernels of elmo_plugin.ops.softmax are not used" in record.getMessage()
+    backend._right_triton_ops.cache_clear()
+
+
+def test_without_triton(monkeypatch, caplog):
+    """Without Triton there is nothing to say, because PyTorch's builds for CPUs have none."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(backend, "find_spec", lambda _: None)
+    backend._right_triton_ops.cache_clear()
+    assert backend.triton_ops_or(softmax.torch_ops, [torch.empty(1, 1)]) is softmax.torch_ops
+    backend._right_triton_ops.cache_clear()
+    assert not caplog.records
