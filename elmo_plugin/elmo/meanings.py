@@ -101,8 +101,8 @@ def changes(first: Any, second: Any, n_clusters: int | None = None, seed: int = 
     """
     both = first.attrs.keys() & second.attrs.keys() - {COMPUTED_WITH}  # earlier files say less
     if differ := [key for key in sorted(both) if first.attrs[key] != second.attrs[key]]:
-        expected, found = ({key: x.attrs[key] for key in differ} for x in (first, second))
-        fail("second", f"vectors as in the first, {expected}", found)
+        one, other = ({key: x.attrs[key] for key in differ} for x in (first, second))
+        fail("second", f"vectors as in the first, {one}", other)
     columns = ["word", "first", "second", "apd", "prt", "jsd", "clusters"]
     rows = []
     for word in dict.fromkeys([*first["word"], *second["word"]]):
