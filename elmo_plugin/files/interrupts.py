@@ -82,8 +82,10 @@ def _send_again(number: int) -> None:
 def _loses_errors(frame: FrameType | None) -> bool:
     """Whether an error in a frame would be lost in it or in one of those that it returns to."""
     while frame is not None:
-        module = str(frame.f_globals.get("__name__"))
-        if frame.f_code.co_name == "__del__" or module.startswith(LOSES):
+        module, name = str(frame.f_globals.get("__name__")), frame.f_code.co_name
+        # A bar of tqdm that was not made whole prints an error when it is deleted.
+        is_half_made = name == "__init__" and module.startswith("tqdm")
+        if name == "__del__" or is_half_made or module.startswith(LOSES):
             return True
         frame = frame.f_back
     return False

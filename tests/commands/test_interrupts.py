@@ -2,6 +2,7 @@
 The expected result is always that of the run without a signal."""
 
 import contextlib
+import gc
 import io
 import multiprocessing
 import os
@@ -206,3 +207,22 @@ def test_a_lost_error(lose: Callable[[], None]) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with interrupts_kept():
         pass
+
+
+def test_a_bar_that_is_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By definition: an interrupt while tqdm makes a bar comes when it is whole, because deleting
+    another one prints an error that Python ignores."""
+    ignored: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+
+    def interrupted(*_: object) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return 0
+
+    monkeypatch.setattr(tqdm, "_get_free_pos", interrupted)
+    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+        tqdm([], file=io.StringIO())
+        for _ in range(1000):
+            time.sleep(0.01)
+    gc.collect()
+    assert not ignored
