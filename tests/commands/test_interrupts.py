@@ -175,6 +175,14 @@ def test_moments(name: str, seed: int, n: int, inputs: Path, tmp_path: Path) -> 
         assert {file.name for file in out.parent.iterdir()} <= {"out", ".out.lock"}, at
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Handle SIGINT, which shells let their background processes ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Deleted:
     def __del__(self) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -198,6 +206,7 @@ def _ignored() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("lose", [_deleted, _replaced, _ignored])
 def test_a_lost_error(lose: Callable[[], None]) -> None:
     """By definition: an interrupt in a destructor, whose errors Python ignores, or which a library
@@ -209,6 +218,7 @@ def test_a_lost_error(lose: Callable[[], None]) -> None:
         pass
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_bar_that_is_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """By definition: an interrupt while tqdm makes a bar comes when it is whole, because deleting
     another one prints an error that Python ignores."""

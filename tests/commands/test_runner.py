@@ -101,6 +101,8 @@ def test_a_signal(tmp_path: Path, number: int, code: int) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         text=True,
+        # Shells let their background processes, and the children of these, ignore SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with open(tmp_path / "text", "w"):  # which waits until the command reads it
         process.send_signal(number)
