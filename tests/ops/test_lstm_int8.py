@@ -63,12 +63,29 @@ def weights_of(weights):
     return weights.input, weights.recurrent, weights.projection
 
 
+def moved_by_rounding(expected, inputs, c, h, weights, sizes):
+    """How far the results of the quantized equations move, at most, if what they read and their
+    weights move by a millionth, as rounding in single precision may move them: the means of y, c
+    and h, and that of the first step of y."""
+    random = np.random.default_rng(0)
+
+    def near(x, _=None):
+        return x.double() * torch.from_numpy(1 + 1e-6 * random.uniform(-1, 1, x.shape))
+
+    moved = []
+    for _ in range(8):
+        others = quantized_lstm(*map(near, (inputs, c, h)), weights.map_matrices(near), sizes)
+        differences = [np.abs(x - y) for x, y in zip(others, expected)]
+        moved.append([*(x.mean() for x in differences), differences[0][:, 0].mean()])
+    return np.max(moved, axis=0)
+
+
 @needs_int8
 def test_random_shapes(fuzz):
-    """Expected: the quantized equations in NumPy. A number halfway between two integers may round
-    either way, which later steps feel; so the mean difference is below a fifth of the mean error
-    that int8 makes against the equation in fp32, and in the first step below a fiftieth. In 800
-    cases the largest were 0.12 and 0.013 of it."""
+    """Expected: the quantized equations in NumPy. The mean difference is below a tenth of the mean
+    error that int8 makes against the equation in fp32, and in the first step below a hundredth. But
+    a number halfway between two integers may round either way, which later steps feel: where a
+    difference is larger, it is not twice as large as those that rounding makes in the equations."""
     for random in fuzz.cases(40):
         lstm, (*tensors, sizes) = random_case(random)
         if not tensors[0].numel() or (sizes and not sizes[0]):
@@ -78,11 +95,12 @@ def test_random_shapes(fuzz):
             found = lstm_scan(*tensors, quantize_lstm_weights(weights), sizes)
             exact = lstm_scan(*tensors, pack_lstm_weights(weights), sizes)
         expected = quantized_lstm(*tensors, weights, sizes)
-        for name, x, y, z in zip("ych", found, expected, exact):
-            error, difference = (np.abs(a.numpy() - y) for a in (z, x))
-            assert difference.mean() < 0.2 * error.mean() + 1e-7, name
-            if name == "y":
-                assert difference[:, 0].mean() < 0.02 * error[:, 0].mean() + 1e-7
+        pairs = [[np.abs(a.numpy() - y) for a in (z, x)] for x, y, z in zip(found, expected, exact)]
+        pairs.append([x[:, 0] for x in pairs[0]])
+        errors, differences = np.array([[x.mean() for x in pair] for pair in pairs]).T
+        if not (differences < np.array([0.1, 0.1, 0.1, 0.01]) * errors + 1e-7).all():
+            moved = moved_by_rounding(expected, *tensors, weights, sizes)
+            assert (differences < 2 * moved).all(), (errors, differences, moved)
 
 
 @needs_int8
