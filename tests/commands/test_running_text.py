@@ -111,8 +111,8 @@ def test_the_scores_of_lines_of_several_sentences(
 def test_shards_and_resuming(
     command: str, text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """Two shards have the sentences of the whole, and a run that was interrupted when its parts
-    were joined goes on with them."""
+    """Two shards have the sentences of the whole. A run that is interrupted while its parts are
+    joined keeps them, and the next run joins them."""
     out, words = text.with_name("out"), text.with_name("words")
     words.write_text("dog\nwater\nthirsty\n")
     arguments = {
