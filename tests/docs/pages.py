@@ -18,12 +18,14 @@ PAGES = [ROOT / "README.md", *DOCS]
 NOTEBOOK = ROOT / "docs" / "tutorial.ipynb"
 
 COMMENT = re.compile(r"<!-- docs-test: (not run|file): (.+) -->\s*", re.DOTALL)
+OUTPUT = 'text title="Output"'
+"""The info string of a block that shows what the block before it prints."""
 
 
 class Block(NamedTuple):
     """A block of code. `not_run`: the reason of the comment `<!-- docs-test: not run: REASON -->`
     before it. `file`: the name of the comment `<!-- docs-test: file: NAME -->`, under which a
-    reader saves it."""
+    reader saves it. `output`: the block of `OUTPUT` that follows."""
 
     page: str
     line: int
@@ -31,14 +33,17 @@ class Block(NamedTuple):
     code: str
     not_run: str | None = None
     file: str | None = None
+    output: str | None = None
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
 
 
 def blocks(page: Path) -> Iterator[Block]:
+    tokens = parse(page)
     before: Token | None = None
-    for token in parse(page):
+    for token, after in pairwise([*tokens, None]):
+        assert token is not None
         if token.type == "fence":
             assert token.map is not None
             comment = COMMENT.fullmatch(before.content) if before is not None else None
@@ -50,6 +55,7 @@ def blocks(page: Path) -> Iterator[Block]:
                 token.content,
                 not_run=value if kind == "not run" else None,
                 file=value if kind == "file" else None,
+                output=after.content if after is not None and after.info == OUTPUT else None,
             )
         before = token if token.type == "html_block" else None
 

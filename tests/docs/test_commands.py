@@ -1,10 +1,13 @@
 """Runs the documentation's commands as they are printed, in the order of the page, in a folder that
 `prepare` has filled. `make docs-test` runs these tests."""
 
+import doctest
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from allennlp.common.util import prepare_environment
 from tests.conftest import write_bilm_archive
 from tests.docs.configs import evaluate
 from tests.docs.folder import prepare
-from tests.docs.pages import ALL_BLOCKS, ROOT, Block
+from tests.docs.pages import ALL_BLOCKS, OUTPUT, ROOT, Block
 
 TIMEOUT = 600
 
@@ -44,14 +47,17 @@ def variables() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.docs
-@pytest.mark.parametrize("block", [b for b in ALL_BLOCKS if b.language != "text"], ids=str)
+@pytest.mark.parametrize(
+    "block", [b for b in ALL_BLOCKS if b.language not in ("text", OUTPUT)], ids=str
+)
 def test_block(
     block: Block,
     folder_of: Callable[[str], Path],
     variables: dict[str, dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A command succeeds, Python runs, and a config is one of which AllenNLP constructs all."""
+    """A command succeeds, Python runs, and a config is one of which AllenNLP constructs all. What
+    is printed is what the page shows, where `...` stands for anything, as in `doctest`."""
     if block.not_run:
         pytest.skip(block.not_run)
     folder = folder_of(block.page)
@@ -59,11 +65,14 @@ def test_block(
     monkeypatch.setenv("BILM_ARCHIVE", "pretrained://small")
     if block.file:
         (folder / block.file).write_text(block.code)
+    printed = ""
     if block.language == "bash":
-        _run(block.code, folder)
+        printed = _run(block.code, folder)
     elif block.language == "python":
         names = variables.setdefault(block.page, {"__name__": block.page})
-        exec(compile(block.code, str(block), "exec"), names)
+        with redirect_stdout(io.StringIO()) as standard_output:
+            exec(compile(block.code, str(block), "exec"), names)
+        printed = standard_output.getvalue()
     elif block.language == "jsonnet":
         config = evaluate(block.code, folder)
         if {"dataset_reader", "model", "trainer"} <= config.keys():
@@ -71,9 +80,13 @@ def test_block(
             prepare_environment(params)
             run = str(folder / f"constructed{block.line}")
             TrainModel.from_params(params, serialization_dir=run, local_rank=0, batch_weight_key="")
+    if block.output is not None:
+        same = doctest.OutputChecker().check_output(block.output, printed, doctest.ELLIPSIS)
+        assert same, f"{block} prints\n{printed}\nand the page shows\n{block.output}"
 
 
-def _run(code: str, folder: Path) -> None:
+def _run(code: str, folder: Path) -> str:
+    """Run `code` in `folder` and return what it prints to standard output."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", code],
@@ -84,3 +97,4 @@ def _run(code: str, folder: Path) -> None:
         timeout=TIMEOUT,
     )
     assert done.returncode == 0, f"{code}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout

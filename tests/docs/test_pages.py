@@ -14,7 +14,7 @@ from allennlp.training import util as training_util
 
 from tests.docs.configs import evaluate, registered_names, types
 from tests.docs.folder import prepare
-from tests.docs.pages import ALL_BLOCKS, DOCS, NOTEBOOK, PAGES, ROOT, Block, anchors, links
+from tests.docs.pages import ALL_BLOCKS, DOCS, NOTEBOOK, OUTPUT, PAGES, ROOT, Block, anchors, links
 from tests.docs.test_registered import registered
 
 COMMAND = re.compile(r"(allennlp|python -m elmo_plugin) ([a-z-]+)( [^\n`]+)")
@@ -38,11 +38,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_each_block_is_run_or_says_why_not() -> None:
-    """`make docs-test` runs bash, Python and jsonnet; `text` is what a program prints, and
-    `toml` is saved as a file."""
+    """`make docs-test` runs bash, Python and jsonnet, and compares what they print with an `OUTPUT`
+    after them. `text` is anything else that is only shown, and `toml` is saved as a file."""
+    outputs = 0
     for block in ALL_BLOCKS:
-        assert block.language in ("bash", "python", "jsonnet", "text", "toml"), block
+        assert block.language in ("bash", "python", "jsonnet", "text", "toml", OUTPUT), block
         assert block.language != "toml" or block.file, block
+        if block.output is not None:
+            assert block.language in ("bash", "python") and not block.not_run, block
+            outputs += 1
+    assert outputs == sum(block.language == OUTPUT for block in ALL_BLOCKS)
 
 
 @pytest.fixture(scope="module")
