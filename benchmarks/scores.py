@@ -1,10 +1,10 @@
 """
 Measures how fast a language model scores text, with the exact softmax over all of its words, and
-compares it with the machine's limit. Each measurement is a first pass over its text, with no word
-vectors cached.
+compares it with the machine's limit, and sentences in documents with separate ones. Each
+measurement is a first pass over its text, with no word vectors cached.
 """
 
-from itertools import accumulate, takewhile
+from itertools import accumulate, islice, takewhile
 
 from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table, progress
 from benchmarks.operations import reading_operations, softmax_operations
@@ -13,6 +13,7 @@ from elmo_plugin import LanguageModel
 from elmo_plugin.text.lines import read_sentences
 
 N_TOKENS = 5_000
+N_DOCUMENTS, SENTENCES_EACH = 64, 20
 
 
 def run(settings: Settings) -> Record:
@@ -47,7 +48,30 @@ def run(settings: Settings) -> Record:
         for entropy, own in zip((False, True), times)
     ]
     print_table(f"Scores, {n_tokens:,} tokens of {settings.text}: tokens/s", records)
-    return {"scores": records}
+    return {"scores": records, "documents": [of_documents(settings, model)]}
+
+
+def of_documents(settings: Settings, model: LanguageModel) -> Record:
+    """Print and return the speed of sentences in documents and of the same ones apart."""
+    n_documents = 4 if settings.quick else N_DOCUMENTS
+    sentences = list(islice(read_sentences(settings.text), n_documents * SENTENCES_EACH))
+    labels = [number // SENTENCES_EACH for number in range(len(sentences))]
+
+    def score(documents: list[int] | None) -> None:
+        model.clear_caches()
+        model.score(sentences, documents=documents)
+
+    apart, in_documents = in_turns(lambda: score(None), lambda: score(labels))
+    n_tokens = sum(map(len, sentences))
+    record: Record = {
+        "documents": n_documents,
+        "sentences_each": SENTENCES_EACH,
+        "in_documents": n_tokens / in_documents,
+        "apart": n_tokens / apart,
+        "ratio": apart / in_documents,
+    }
+    print_table(f"Sentences in documents, {n_tokens:,} tokens: tokens/s", [record])
+    return record
 
 
 def operations(model: LanguageModel, sentences: list[list[str]]) -> int:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import WHOLE, InputError, check_choice, check_count, check_flag, fail
+from elmo_plugin.elmo.documents import documents_of, read_documents
 from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.raw_text import Row
@@ -138,6 +139,7 @@ class LanguageModel(BiLMLayers):
         *,
         raw: bool = False,
         max_tokens: int = MAX_TOKENS,
+        documents: Any = None,
     ) -> Any:
         """
         Compute the log probability of each word, of the end and of the beginning.
@@ -155,6 +157,11 @@ class LanguageModel(BiLMLayers):
             sentences, a word is scored in its own, and their scores follow one another.
         max_tokens : `int`, optional (default = `2048`)
             See `Elmo.embed`.
+        documents : `Sequence`, optional
+            A label for each sentence, a string or a whole number. Sentences that follow one another
+            and have the same label are a document: in both directions, each continues from the
+            state after the one before, and the first one starts as `initial_state` says, under
+            `carry` from zeros. By default each sentence is a document.
 
         # Returns
 
@@ -167,7 +174,7 @@ class LanguageModel(BiLMLayers):
         check_flag("entropy", entropy)
         check_choice("base", base, BASES)
         rows, is_single = token_rows(sentences, raw)
-        of_sentences = self._score_rows(rows, entropy, BASES[base], max_tokens)
+        of_sentences = self._score_rows(rows, entropy, BASES[base], max_tokens, documents)
         scores = [
             joined_scores(some)._replace(spans=row.spans, words=row.words, sentence=row.sentence)
             for row, some in zip(rows, by_row(rows, of_sentences))
@@ -175,13 +182,13 @@ class LanguageModel(BiLMLayers):
         return scores[0] if is_single else scores
 
     def _score_rows(
-        self, rows: list[Row], entropy: bool, unit: float, max_tokens: int
+        self, rows: list[Row], entropy: bool, unit: float, max_tokens: int, documents: Any
     ) -> list[SentenceScores]:
         """The scores of each sentence of rows. `unit`: see `_scores`."""
         sentences = sentences_of(rows)
         scores: list[Any] = [None] * len(sentences)
         with self.reading():
-            for places, top in self._read(rows, max_tokens):
+            for places, top in self._read(rows, max_tokens, documents):
                 own = self._scores([sentences[b] for b in places], top, entropy, unit)
                 for b, of_sentence in zip(places, own):
                     scores[b] = of_sentence
@@ -212,16 +219,20 @@ class LanguageModel(BiLMLayers):
     @not_compiled
     @torch.no_grad()
     def perplexity(
-        self, sentences: str | Sequence[str] | Sequence[Sequence[str]], *, raw: bool = False
+        self,
+        sentences: str | Sequence[str] | Sequence[Sequence[str]],
+        *,
+        raw: bool = False,
+        documents: Any = None,
     ) -> dict[str, float]:
         """
         Compute `perplexity` (of both directions), `forward_perplexity` and `backward_perplexity`,
         as `allennlp evaluate` does: each word and each boundary of a sentence has the same weight.
         Perplexities of models with different words cannot be compared, because `<UNK>` counts as a
-        word. `sentences`, `raw`: see `Elmo.embed`.
+        word. `sentences`, `raw`: see `Elmo.embed`. `documents`: see `score`.
         """
         rows, _ = token_rows(sentences, raw)
-        some = self._score_rows(rows, False, BASES["e"], MAX_TOKENS)
+        some = self._score_rows(rows, False, BASES["e"], MAX_TOKENS, documents)
         if not some:
             fail("sentences", "at least one", sentences)
         forward = -np.concatenate([x.forward for x in some]).mean()
@@ -323,13 +334,18 @@ class LanguageModel(BiLMLayers):
             ]
         return substitutes
 
-    def _read(self, rows: list[Row], max_tokens: int) -> Iterator[tuple[list[int], Tensor]]:
+    def _read(
+        self, rows: list[Row], max_tokens: int, documents: Any = None
+    ) -> Iterator[tuple[list[int], Tensor]]:
         """
         The indices of the sentences that are read together, and their top layer by direction,
-        including the boundaries, shape `(2, B, T + 2, P)`.
+        including the boundaries, shape `(2, B, T + 2, P)`. `documents`: see `score`.
         """
+        batches: Any = self.read(rows, max_tokens)
+        if documents is not None:
+            batches = read_documents(self, rows, documents_of(rows, documents), max_tokens)
         self.cache_words({word for row in rows for word in row.tokens})
-        for places, layers, _ in self.read(rows, max_tokens):
+        for places, layers, *_ in batches:
             yield places, torch.stack(layers[-1].chunk(2, dim=-1))
 
     def fingerprint(self) -> bytes:

@@ -38,7 +38,7 @@ from elmo_plugin.elmo.sentences import (
 )
 from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_weights
 from elmo_plugin.modules import BiLM, LSTMState
-from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
+from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS, SentenceLayers
 from elmo_plugin.modules.initial_state import CarriesState, owners_of
 from elmo_plugin.text.characters import sentence_characters
 
@@ -185,10 +185,10 @@ class BiLMLayers(CarriesState):
         where a raw text has several. Raises an `InputError` as `Elmo.embed`.
         """
         batch = sentences_of(token_rows(sentences, raw)[0])
-        self._check_words(batch)
+        self.check_words(batch)
         return self._characters(batch)
 
-    def _check_words(self, sentences: list[list[str]]) -> None:
+    def check_words(self, sentences: list[list[str]]) -> None:
         """Warn of words that are read as others, once for each call; see `one_call`."""
         warnings = word_warnings()
         warnings.of_cut_words(sentences, self.bilm.token_encoder.word_limit)
@@ -217,13 +217,23 @@ class BiLMLayers(CarriesState):
         """
         check_count("max_tokens", max_tokens)
         sentences = sentences_of(rows)
-        self._check_words(sentences)
+        self.check_words(sentences)
         batches: Iterable[list[int]] = batches_by_length(list(map(len, sentences)), max_tokens)
         if self.initial_state == "carry":
             batches = _carried_batches(rows)
         for places in batches:
             tokens = self._characters([sentences[b] for b in places])
             yield places, *self.layers(tokens, boundaries)
+
+    def continued(self, sentences: list[list[str]], state: LSTMState) -> SentenceLayers:
+        """
+        A batch of sentences with their boundaries, read from the `state` of each, and the state
+        after them. Raises a `RuntimeError` if the biLM has no weights.
+        """
+        self.check_weights()
+        tokens = self._characters(sentences)
+        reader = self.frozen() or self.bilm
+        return reader.sentences(tokens, self.bilm.sentence_lengths(tokens), state)
 
     @torch.no_grad()
     def warm_up(self, sentences: Any, batch_size: int = 16, *, raw: bool = False) -> None:
@@ -241,16 +251,14 @@ class BiLMLayers(CarriesState):
         if len(texts) <= is_single:  # one or none
             other = "one, whose tokens these are" if is_single else "none"
             raise InputError(f"expected several sentences, as a list of lists, found {other}")
-        self._check_words(texts)
+        self.check_words(texts)
         with self.lock.alone():
-            self.check_weights()
-            reader, state = self.frozen() or self.bilm, self.bilm.bilstm.zero_state(batch_size)
+            state = self.bilm.bilstm.zero_state(batch_size)
             # On the CPU, because Apple's GPUs have no float64.
             totals = [torch.zeros(x[:, :, :1].shape, dtype=torch.float64) for x in state]
             for start in range(0, len(texts), batch_size):
-                tokens = self._characters(texts[start : start + batch_size])
-                lengths = self.bilm.sentence_lengths(tokens)
-                after = reader.sentences(tokens, lengths, state.take(len(tokens))).state
+                batch = texts[start : start + batch_size]
+                after = self.continued(batch, state.take(len(batch))).state
                 state = state.put(after)
                 for total, x in zip(totals, after):
                     total += x.sum(dim=2, keepdim=True).cpu()

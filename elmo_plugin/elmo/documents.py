@@ -1,0 +1,72 @@
+"""Reads documents, in which each sentence continues from the state after the one before it."""
+
+import logging
+from collections.abc import Iterator
+from itertools import count, groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elmo_plugin.checks import WHOLE, check_count, fail
+from elmo_plugin.elmo.layers import BiLMLayers
+from elmo_plugin.elmo.raw_text import Row
+from elmo_plugin.elmo.sentences import batches_by_length, by_row, groups, named_rows, sentences_of
+from elmo_plugin.modules import LSTMState
+
+logger = logging.getLogger(__name__)
+
+MOST_DOCUMENTS = 256
+"""Number of documents that are read side by side, to bound the memory of their states."""
+
+
+def documents_of(rows: list[Row], labels: Any) -> list[list[int]]:
+    """
+    The indices of the sentences of each document among all sentences of rows. `labels`: a label of
+    each row; rows that follow one another and have the same label are a document. Warns if a label
+    occurs in two places. Raises an `InputError` if not each row has a label.
+    """
+    own = [x for _, x in named_rows(labels, "documents: expected a label for each sentence")]
+    if len(own) != len(rows):
+        fail("documents", f"{len(rows)} labels, one for each sentence", own)
+    for label in own:
+        if not isinstance(label, (str, *WHOLE)):  # NaN is not equal to itself
+            fail("documents", "labels that are strings or whole numbers", label)
+    places = by_row(rows, count())
+    documents: list[list[int]] = []
+    seen: set[Any] = set()
+    for label, of_document in groupby(zip(own, places), key=lambda pair: pair[0]):
+        if label in seen:
+            logger.warning(
+                f"documents: the label {label!r} occurs again after another one, where a new "
+                "document begins; sort the sentences by document to read them as one"
+            )
+        seen.add(label)
+        documents.append([place for _, of_row in of_document for place in of_row])
+    return documents
+
+
+def read_documents(
+    model: BiLMLayers, rows: list[Row], documents: list[list[int]], max_tokens: int
+) -> Iterator[tuple[list[int], list[Tensor]]]:
+    """
+    Read the sentences of `documents_of` in batches as `BiLMLayers.read`: the first sentences of
+    many documents, then their second ones, and so on. In both directions a document begins with
+    the `initial_state`, under `carry` with zeros, and the model's own carried state stays.
+    """
+    check_count("max_tokens", max_tokens)
+    sentences = sentences_of(rows)
+    model.check_words(sentences)
+    # Documents of equal length end together, so that batches stay large.
+    for group in groups(sorted(documents, key=len, reverse=True), MOST_DOCUMENTS):
+        start = model.bilm.initial_state(model.initial_state, len(group))
+        state = LSTMState(*(x.clone() for x in start))
+        for k in range(len(group[0])):
+            places = [document[k] for document in group if k < len(document)]
+            for batch in batches_by_length([len(sentences[b]) for b in places], max_tokens):
+                of_rows = torch.tensor(batch, device=model.device)
+                own = [places[row] for row in batch]
+                read = model.continued([sentences[b] for b in own], state.select(of_rows))
+                for x, after in zip(state, read.state):
+                    x.index_copy_(2, of_rows, after.to(x))
+                yield own, read.layers
