@@ -462,6 +462,9 @@ class Elmo(BiLMLayers):
             A list of words; a dictionary of each word's forms, such as `{"dog": ["dog", "dogs"]}`;
             or the path of a file in which each line has a word or, separated by a tab, a word and
             its forms, separated by spaces. A form is compared with whole tokens, as it is written.
+            One of several tokens, such as `"ice cream"`, has single spaces between them, and is in
+            a list, or in a file between tabs or alone in its line. All uses count, also of *ice* in
+            *ice cream*.
         layer : `str | int`, optional (default = `"top"`)
             See `embed`, except `"all"`.
         most : `int`, optional
@@ -475,11 +478,11 @@ class Elmo(BiLMLayers):
 
         `pandas.DataFrame`
             A row for each use, in the order of the text, with the columns `word`; `token`, the
-            form; `file`; `sentence` and `position`, the numbers of the line and of the token, from
-            0, where `sentence` is the label of a Series' row; `text`, the sentence;
+            form; `file`; `sentence` and `position`, the numbers of the line and of the first token,
+            from 0, where `sentence` is the label of a Series' row; `text`, the sentence;
             `sentence_in_row`, its number in a line or string of raw text; `line`, which is
-            `sentence` except in files of running text; and `vector`, of shape `(2P,)`. Its `attrs`
-            say what the vectors are from.
+            `sentence` except in files of running text; and `vector`, of shape `(2P,)`, the mean
+            over the tokens of the form. Its `attrs` say what the vectors are from.
 
         # Raises
 
@@ -491,6 +494,58 @@ class Elmo(BiLMLayers):
         from elmo_plugin.elmo.uses import uses_frame
 
         return uses_frame(self, corpus, words, layer, most, seed, raw)
+
+    def embed_spans(
+        self,
+        sentences: Iterable[str | Sequence[str]],
+        start: Iterable[int],
+        end: Iterable[int],
+        layer: str | int = "top",
+        *,
+        unit: str = "characters",
+        raw: bool = False,
+        max_tokens: int = MAX_TOKENS,
+    ) -> np.ndarray:
+        """
+        Compute the vectors of words and phrases in sentences, each given by its place.
+
+        # Parameters
+
+        sentences : `Iterable[str | Sequence[str]]`
+            A sentence for each span, as in `stream`: a string or a list of tokens, also in a column
+            of a DataFrame. Equal sentences are read once.
+        start, end : `Iterable[int]`
+            The first character or token of each span, and the one after its last, from 0, such as
+            columns of the DataFrame. Characters are those of the string, or of the tokens of a list
+            with single spaces between them.
+        layer : `str | int`, optional (default = `"top"`)
+            See `embed`.
+        unit : `str`, optional (default = `"characters"`)
+            What the places are counted in, `"characters"` or `"tokens"`.
+        raw : `bool`, optional (default = `False`)
+            Whether to split strings into sentences and tokens, as in `embed`. Without it, the
+            tokens of a string are separated by white space.
+        max_tokens : `int`, optional (default = `2048`)
+            See `embed`.
+
+        # Returns
+
+        `numpy.ndarray`
+            The vectors of the N spans in their order, of shape `(N, 2P)`, or `(N, L + 1, 2P)` for
+            `"all"`. That of several tokens is their mean. A token that is only partly in a span
+            counts in full, and a warning says so.
+
+        # Raises
+
+        `InputError`
+            If a span is empty, has only white space, ends after the text or, with `raw`, is in
+            several sentences; if there is not one start and one end for each sentence; or with
+            `carry`, under which vectors depend on the sentences before.
+        """
+        # What reads text is not needed for vectors of whole sentences.
+        from elmo_plugin.elmo.spans import embed_spans
+
+        return embed_spans(self, sentences, start, end, layer, unit, raw, max_tokens)
 
     def _chosen(self, layers: list[Tensor], mask: Tensor, layer: str | int) -> Tensor:
         """The layers or the mix that `embed` returns, shape `(.., B, T, 2P)`."""

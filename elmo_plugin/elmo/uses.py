@@ -44,12 +44,13 @@ ROWS = 1024
 
 class Use(NamedTuple):
     """
-    An occurrence of a word. `word`: its name in the list. `token`: its form in the text.
-    `sentence`: the number of the line in its file, or of the sentence in a list, or the label of
-    the row in a pandas Series. `position`: the number of the token in its sentence. `text`: the
-    tokens of the sentence with single spaces between them. `sentence_in_row`: the number of the
-    sentence in a line or string of raw text. `line`: the number of the line in which the sentence
-    begins, which without running text is `sentence`. Numbers are counted from 0.
+    An occurrence of a word or phrase. `word`: its name in the list. `token`: its form in the text,
+    with single spaces between several tokens. `sentence`: the number of the line in its file, or of
+    the sentence in a list, or the label of the row in a pandas Series. `position`: the number of
+    its first token in the sentence. `text`: the tokens of the sentence with single spaces between
+    them. `sentence_in_row`: the number of the sentence in a line or string of raw text. `line`: the
+    number of the line in which the sentence begins, which without running text is `sentence`.
+    Numbers are counted from 0.
     """
 
     word: str
@@ -74,8 +75,9 @@ def word_forms(words: Any) -> dict[str, str]:
     if isinstance(words, str | os.PathLike):
         file = Path(local_path(words, "a file of words"))
         lines = read_lines(file, str(words), is_text=False)
-        pairs = (line.strip().partition("\t") for line in lines if line.strip())
-        words = [(word, forms or [word]) for word, _, forms in pairs]
+        rows = (line.strip().split("\t") for line in lines if line.strip())
+        # Spaces separate the forms of one token, and tabs those that may have several.
+        words = [(word, forms[0] if len(forms) == 1 else forms or [word]) for word, *forms in rows]
     elif isinstance(words, Mapping):
         words = words.items()
     elif isinstance(words, Iterable) and not is_table(words):
@@ -84,15 +86,12 @@ def word_forms(words: Any) -> dict[str, str]:
         fail("words", "a list of words, a dictionary of their forms or a file", words)
     word_of: dict[str, str] = {}
     for word, forms in words:
-        if not isinstance(forms, Iterable):
-            fail(f"words: {word}", "a list of its forms", forms)
+        if not isinstance(forms, Iterable) or (isinstance(forms, str) and _is_phrase(word, forms)):
+            fail(f"words: {word}", "a list of its forms, or tabs between them in a file", forms)
         for form in forms.split() if isinstance(forms, str) else forms:
-            if not isinstance(form, str) or not form or SPACE.search(form):
-                fail(
-                    f"words: {word}",
-                    "forms without spaces, which a tab separates from the word in a file",
-                    form,
-                )
+            tokens = form.split(" ") if isinstance(form, str) else [""]
+            if not all(tokens) or SPACE.search("".join(tokens)):
+                fail(f"words: {word}", "forms with single spaces between their tokens", form)
             if word_of.setdefault(form, word) != word:
                 fail("words", f"{form!r} as a form of one word", f"it at {word_of[form]}, {word}")
     if not word_of:
@@ -100,15 +99,25 @@ def word_forms(words: Any) -> dict[str, str]:
     return word_of
 
 
+def _is_phrase(word: Any, forms: str) -> bool:
+    """Whether forms that would be split at spaces include a word that has some itself."""
+    return " " in str(word) and str(word) in forms
+
+
 def find_uses(corpus: Any, forms: dict[str, str], raw: bool | str = False) -> Iterator[Use]:
     """The uses in the order of the text. `raw`: as in `Elmo.uses`, or `RUNNING` for files."""
+    beginning_with: defaultdict[str, list[list[str]]] = defaultdict(list)
+    for form in forms:
+        beginning_with[form.partition(" ")[0]].append(form.split(" "))
     sentences = tqdm(_sentences(corpus, raw), unit=" sentences", desc="text")
     for tokens, file, number, in_row, line in sentences:
-        if not forms.keys().isdisjoint(tokens):
+        if not beginning_with.keys().isdisjoint(tokens):
             text = " ".join(tokens)
             for position, token in enumerate(tokens):
-                if (word := forms.get(token)) is not None:
-                    yield Use(word, token, file, number, position, text, in_row, line)
+                for own in beginning_with.get(token, ()):
+                    if tokens[position : position + len(own)] == own:
+                        form = " ".join(own)
+                        yield Use(forms[form], form, file, number, position, text, in_row, line)
 
 
 def _sentences(corpus: Any, raw: bool | str) -> Iterator[tuple[list[str], str, Any, int, Any]]:
@@ -158,9 +167,14 @@ def sample(uses: Iterable[Use], most: int, seed: int) -> list[Use]:
     return [use for _, use in sorted(chain.from_iterable(kept.values()))]
 
 
-def _check_options(elmo: Any, layer: str | int, most: int | None, seed: int) -> None:
+def check_state(elmo: Any) -> None:
+    """Raise an `InputError` if vectors depend on other sentences, some of which are left out."""
     if elmo.initial_state == "carry":
         fail("initial_state", "zero or warm, because sentences are left out", elmo.initial_state)
+
+
+def _check_options(elmo: Any, layer: str | int, most: int | None, seed: int) -> None:
+    check_state(elmo)
     if layer == "all":
         fail("layer", "one that gives a use one vector", layer)
     check_count("seed", seed, least=0)
@@ -189,15 +203,16 @@ def _sentence_of(use: Use) -> tuple[str, Any, int]:
 
 
 def embedded(
-    elmo: Any, sentences: Iterable[list[Use]], layer: str | int
+    elmo: Any, sentences: Iterable[list[Use]], layer: str | int, **options: Any
 ) -> Iterator[tuple[Use, np.ndarray]]:
-    """The uses of sentences, each with its vector."""
+    """The uses of sentences, each with its vector, the mean over its tokens."""
     # The second iterator is ahead by the sentences that the stream embeds at a time.
     sentences, ahead = tee(sentences)
-    vectors = elmo.stream((uses[0].text.split(" ") for uses in ahead), layer)
+    vectors = elmo.stream((uses[0].text.split(" ") for uses in ahead), layer, **options)
     for uses, numbers in zip(sentences, vectors):
         for use in uses:
-            yield use, numbers[use.position].copy()
+            end = use.position + use.token.count(" ") + 1
+            yield use, numbers[..., use.position : end, :].mean(axis=-2)
 
 
 def uses_frame(

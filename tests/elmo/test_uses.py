@@ -176,15 +176,60 @@ def test_words(tmp_path: Path) -> None:
     )
 
 
+def test_phrases(elmo: Elmo, sentences: list, tmp_path: Path) -> None:
+    """The oracle compares each place of a sentence with each form, and takes NumPy's mean of the
+    vectors of `embed`. A file of the same words has the same uses."""
+    forms = {"the dog": "DOG", "The dog": "DOG", "dog .": "end", "dog": "dog", "to the": "to the"}
+    vectors = elmo.embed(sentences, "top")
+    expected, means = [], []
+    for number, tokens in enumerate(sentences):
+        for position in range(len(tokens)):
+            for form, word in forms.items():
+                end = position + len(form.split(" "))
+                if tokens[position:end] == form.split(" "):
+                    text = " ".join(tokens)
+                    expected.append((word, form, "", number, position, text, 0, number))
+                    means.append(vectors[number][position:end].mean(axis=0))
+    assert len({row[1] for row in expected}) == 5
+    (tmp_path / "words").write_text("DOG\tthe dog\tThe dog\nend\tdog .\tdog .\ndog\nto the\n")
+    words = {word: [x for x, own in forms.items() if own == word] for word in forms.values()}
+    for given in (words, tmp_path / "words"):
+        found = elmo.uses(sentences, given)
+        assert list(found[[*Use._fields]].itertuples(index=False, name=None)) == expected
+        np.testing.assert_allclose(np.stack(found["vector"]), means, atol=1e-5)
+    write_uses(tmp_path / "out", elmo, sentences, words, "top", None, 0)
+    written = read_uses(tmp_path / "out")
+    assert written.drop(columns="vector").equals(found.drop(columns="vector"))
+    assert np.array_equal(np.stack(written["vector"]), np.stack(found["vector"]))
+
+
+def test_phrases_of_raw_text(elmo: Elmo) -> None:
+    """By hand: a clitic is a token, so that *don't* is a phrase of two."""
+    (found,) = elmo.uses(["I don't know."], ["do n't"], raw=True).itertuples()
+    assert (found.token, found.position, found.text) == ("do n't", 1, "I do n't know .")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ([], r"^words: expected at least one word, found \[\]$"),
-        (["ice cream"], "^words: ice cream: expected forms without spaces, .* 'ice cream'$"),
-        ([3], "^words: 3: expected forms without spaces, .*, found 3$"),
+        (["ice  cream"], "^words: ice  cream: expected forms with single spaces .* 'ice  cream'$"),
+        (
+            [" ice"],
+            "^words:  ice: expected forms with single spaces between their tok.*, found ' ice'$",
+        ),
+        (
+            ["a\tb"],
+            r"^words: a\tb: expected forms with single spaces between their tokens, found 'a",
+        ),
+        ([3], "^words: 3: expected forms with single spaces .*, found 3$"),
+        (
+            {"ice cream": "ice cream ices"},
+            "^words: ice cream: expected a list of its forms, or tabs",
+        ),
         ({"a": ["x"], "b": ["x"]}, r"^words: expected 'x' as a form of one word, found .*a, b"),
         (5, "^words: expected a list of words, a dictionary of their forms or a file, found 5$"),
-        ({"a": None}, "^words: a: expected a list of its forms, found null$"),
+        ({"a": None}, "^words: a: expected a list of its forms, or tabs between .*, found null$"),
     ],
 )
 def test_wrong_words(words: object, message: str) -> None:
