@@ -104,9 +104,9 @@ def literals(source: str) -> Iterator[str]:
 
 
 def test_each_command_is_written_in_one_way() -> None:
-    """By the README's rule: AllenNLP's own commands with `--include-package elmo_plugin` or, if
-    there is no ELMo, `allennlp_today`, and the plugin's as `python -m elmo_plugin`. The names are
-    those of AllenNLP's registry."""
+    """A command of the plugin is written as `python -m elmo_plugin`. AllenNLP's own may be written
+    so, or as `allennlp` with `--include-package elmo_plugin` or, if there is no ELMo,
+    `allennlp_today`. The names are those of AllenNLP's registry."""
     own = {name for kind, name in registered() if kind == "command"}
     files = [*CHECKED, *(ROOT / "recipes").glob("*.*")]
     files += (ROOT / "training_configs").rglob("*.*sonnet")
@@ -115,7 +115,7 @@ def test_each_command_is_written_in_one_way() -> None:
         text = re.sub(r"\\\n(//)?", "", file.read_text("utf-8"))
         for program, name, arguments in COMMAND.findall(text):
             package = re.search("--include-package (elmo_plugin|allennlp_today)", arguments)
-            includes = name not in REGISTERS or package is not None
-            if (program == "allennlp") == (name in own) or not includes:
+            includes = program != "allennlp" or name not in REGISTERS or package is not None
+            if (program == "allennlp" and name in own) or not includes:
                 wrong.append(f"{file.name}: {program} {name}{arguments}")
     assert not wrong
