@@ -53,7 +53,7 @@ class GridRunner:
         self.grid = grid
         self.rows_file = rows_file
         self.work = work.resolve()
-        self.bilms = find_bilms(grid.bilms, self.work)
+        self.bilms = find_bilms(grid.bilms, self.work, data.resolve())
         self.folders: dict[str, Path | str] = {"data": data.resolve(), "work": self.work}
         self.folders |= {name: bilm.path for name, bilm in self.bilms.items()}
 

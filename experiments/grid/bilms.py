@@ -1,6 +1,10 @@
-"""The biLMs of a grid, each as an archive, or as a folder with bilm-tf's two files."""
+"""
+The biLMs of a grid, each as an archive, or as a folder with bilm-tf's two files; and transformers
+to compare them with.
+"""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,21 +23,23 @@ KINDS = (
     {"like", "seed", "scaled"},
     {"archive_file"},
     {"options_file", "weight_file"},
+    {"transformer", "dim"},
 )
-"""The keys of a biLM in a grid."""
+"""The keys of a biLM in a grid. A transformer is the name of a folder in that of the data."""
+TRANSFORMER_FILES = ("config.json", "tokenizer.json", "model.safetensors")
 RESERVED = ("none", "data", "work")
 
 
 class Bilm(NamedTuple):
     """
     path : `str`
-        What `archive_file` takes.
-    digest : `str`
-        Digest of its options and weights.
+        What `archive_file` takes, or the `model_name` of a transformer.
+    digest : `str | None`
+        Digest of its options and weights. `None` for a transformer that is not there.
     """
 
     path: str
-    digest: str
+    digest: str | None
 
 
 def check_bilms(source: str, bilms: Any) -> None:
@@ -52,12 +58,14 @@ def check_bilms(source: str, bilms: Any) -> None:
             found = ", ".join(bilm) if isinstance(bilm, dict) else repr(bilm)
             raise InputError(
                 f"{source}: bilms: {name}: expected pretrained, archive_file, options_file and "
-                f"weight_file, or like and seed, found {found}"
+                f"weight_file, like and seed, or transformer and dim, found {found}"
             )
 
 
 def bilm_sizes(bilm: dict[str, Any]) -> dict[str, int]:
-    """What `cells.libsonnet` has to know of a biLM."""
+    """What `cells.libsonnet` has to know of a biLM; nothing of a transformer."""
+    if "transformer" in bilm:
+        return {}
     named = {"pretrained": bilm.get("like"), **bilm}
     found = find_bilm(*one_bilm(map(named.get, KEYS)).values()).bilm
     return {
@@ -67,12 +75,27 @@ def bilm_sizes(bilm: dict[str, Any]) -> dict[str, int]:
     }
 
 
-def find_bilms(bilms: dict[str, dict[str, Any]], work: Path) -> dict[str, Bilm]:
+def find_bilms(bilms: dict[str, dict[str, Any]], work: Path, data: Path) -> dict[str, Bilm]:
     """
     The biLMs of a grid by name. Those with initial weights are made in `work` if missing, and those
-    of two files get a folder with links to them there.
+    of two files get a folder with links to them there. Transformers are in `data`.
     """
-    return {name: _find(name, bilm, work / "bilms") for name, bilm in bilms.items()}
+    return {
+        name: _find_transformer(data / bilm["transformer"])
+        if "transformer" in bilm
+        else _find(name, bilm, work / "bilms")
+        for name, bilm in bilms.items()
+    }
+
+
+def _find_transformer(folder: Path) -> Bilm:
+    if not folder.is_dir():
+        return Bilm(str(folder), None)
+    return Bilm(str(folder), _digest_of(folder, TRANSFORMER_FILES))
+
+
+def _digest_of(folder: Path, files: Sequence[str]) -> str:
+    return digest(" ".join(file_digest(folder / file) for file in files).encode())
 
 
 def _find(name: str, bilm: dict[str, Any], folder: Path) -> Bilm:
@@ -99,5 +122,4 @@ def _find(name: str, bilm: dict[str, Any], folder: Path) -> Bilm:
         for key, file in (("options_file", "options.json"), ("weight_file", "weights.hdf5")):
             (folder / file).unlink(missing_ok=True)
             os.symlink(Path(local_path(bilm[key])).resolve(), folder / file)
-    files = [file_digest(folder / file) for file in ("options.json", "weights.hdf5")]
-    return Bilm(str(folder), digest(" ".join(files).encode()))
+    return Bilm(str(folder), _digest_of(folder, ("options.json", "weights.hdf5")))

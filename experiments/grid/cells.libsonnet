@@ -3,7 +3,10 @@
 //   tasks   by name: { config, place, layers, embedder }, the last three as published
 //   bilms   by name: { pretrained }, { archive_file }, { options_file, weight_file }, or
 //           { like, seed } of one with initial weights, whose layers are as large as those of the
-//           trained model if `scaled: true`. Their sizes are found when the grid is read
+//           trained model if `scaled: true`. Their sizes are found when the grid is read.
+//           { transformer, dim } is a frozen transformer in AllenNLP's embedder, without dropout,
+//           at the input, with a learned mix of its layers: a folder in '@data@', and the size of
+//           a vector
 //   block   lists of settings, of which the cells are all combinations; the seeds vary slowest.
 //           `bilms` and `tasks` are names, and 'none' is the task without ELMo. `layers` are 'top',
 //           'words' (the word layer alone, without context), 'average' (both with fixed weights) or
@@ -32,6 +35,19 @@ local with_elmo(task, bilm, layers, place) =
     task.config, embedder, sizes[bilm].dim, sizes[bilm].max_characters_per_token, l2=l2
   );
 
+local with_transformer(config, name, dim) =
+  local transformer = { type: 'pretrained_transformer_mismatched', model_name: '@' + name + '@' };
+  local reader = { token_indexers+: { [name]: transformer } };
+  elmo.input(config, {}, dim, key=name) + {
+    dataset_reader+: reader,
+    [if 'validation_dataset_reader' in config then 'validation_dataset_reader']+: reader,
+    model+: { text_field_embedder+: { token_embedders+: { [name]: transformer {
+      train_parameters: false,
+      last_layer_only: false,
+      transformer_kwargs: { hidden_dropout_prob: 0, attention_probs_dropout_prob: 0 },
+    } } } },
+  };
+
 // The validation data are always used completely.
 local part(config, fraction, repeated) = if fraction == 1 then config else config {
   dataset_reader: {
@@ -45,8 +61,9 @@ local part(config, fraction, repeated) = if fraction == 1 then config else confi
     else config.dataset_reader,
 };
 
-local cell(tasks, name, bilm, layers, place, fraction, repeated, seed) =
-  local task = tasks[name];
+local cell(tasks, bilms, name, bilm, layers, place, fraction, repeated, seed) =
+  local is_transformer = bilm != 'none' && 'transformer' in bilms[bilm];
+  local task = tasks[name] + if is_transformer then { place: 'input', layers: 0 } else {};
   local has_elmo = bilm != 'none';
   local own(setting, default) = if !has_elmo then null else if setting == null then default else setting;
   local settings = {
@@ -59,7 +76,8 @@ local cell(tasks, name, bilm, layers, place, fraction, repeated, seed) =
     [if repeated && fraction != 1 then 'repeated']: true,
   };
   local config =
-    if has_elmo then with_elmo(task, bilm, settings.layers, settings.place)
+    if is_transformer then with_transformer(task.config, bilm, bilms[bilm].dim)
+    else if has_elmo then with_elmo(task, bilm, settings.layers, settings.place)
     else task.config;
   {
     settings: settings,
@@ -105,7 +123,7 @@ local mistake(tasks, bilms, block) =
 
 {
   cells(tasks, bilms, block):: if mistake(tasks, bilms, block) == null then [
-    cell(tasks, task, bilm, layers, place, fraction, std.get(block, 'repeated', false), seed)
+    cell(tasks, bilms, task, bilm, layers, place, fraction, std.get(block, 'repeated', false), seed)
     for seed in block.seeds
     for fraction in block.fractions
     for task in block.tasks

@@ -69,8 +69,8 @@ class Grid(NamedTuple):
     tasks : `dict[str, dict[str, Any]]`
         By name: `title`, `data`, the reported `metric`, and `seconds`, the expected cost of a run.
     bilms : `dict[str, dict[str, Any]]`
-        By name: `pretrained`, `archive_file`, `options_file` and `weight_file`, or `like` and
-        `seed` of one with initial weights.
+        By name: `pretrained`, `archive_file`, `options_file` and `weight_file`, `like` and
+        `seed` of one with initial weights, or `transformer` and `dim` of a transformer.
     tables : `dict[str, list[Cell]]`
         Cells of each table; tables may share cells.
     columns : `Sequence[str]`, optional (default = `()`)

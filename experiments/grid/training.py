@@ -18,6 +18,7 @@ from filelock import FileLock
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.mixes import find_mixes
 from experiments.grid import readers as _readers  # noqa: F401  registers them
+from experiments.grid.transformer import remember_transformers
 
 RESULT = "result.json"
 LOG = "log.txt"
@@ -50,6 +51,7 @@ def train(config: dict[str, Any], out: Path) -> None:
     prepare_global_logging(str(out))
     prepare_environment(params)
     loop = TrainModel.from_params(params=params, serialization_dir=str(out), local_rank=0)
+    remember_transformers(loop.model)
     loop.run()
     # The files of all epochs, because a run that was killed at the end of its last trains no other.
     epochs = [json.loads(file.read_text()) for file in out.glob("metrics_epoch_*.json")]

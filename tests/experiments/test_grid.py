@@ -3,7 +3,9 @@
 import json
 import multiprocessing
 import os
+import shutil
 import signal
+import string
 import time
 from collections import Counter
 from dataclasses import replace
@@ -16,12 +18,13 @@ import pytest
 import torch
 from allennlp.data import DatasetReader
 from allennlp.training import Checkpointer
+from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
 from experiments.grid import __main__ as grid_command
-from experiments.grid import readers
+from experiments.grid import readers, training
 from experiments.grid.__main__ import GridRunner
 from experiments.grid.cells import read_grid
 from experiments.grid.training import CpuSeconds
@@ -29,6 +32,7 @@ from experiments.rows import append_row, bilm_digest, read_rows
 from tests.conftest import ROOT, python
 from tests.experiments.test_probe import CONLLU
 
+LETTERS = [*string.ascii_letters, *(f"##{letter}" for letter in string.ascii_letters), ".", ","]
 GRID = """
 local cells = (import '%(root)s/experiments/grid/cells.libsonnet').cells;
 local tagger = (import '%(root)s/training_configs/tagger.jsonnet') + {
@@ -122,7 +126,8 @@ def test_the_grid_of_the_paper() -> None:
     grid = read_grid(ROOT / "experiments" / "grid" / "paper.jsonnet")
     seeds = Counter(cell.settings["task"] for cell in grid.tables["table 1"])
     assert seeds == {
-        **dict.fromkeys(("ner", "sst", "pos", "snli", "srl"), 5 * 5),  # none and four biLMs
+        **dict.fromkeys(("ner", "sst", "pos"), 5 * 6),  # none, four biLMs and a transformer
+        **dict.fromkeys(("snli", "srl"), 5 * 5),
         **dict.fromkeys(("coref", "squad"), 3 * 4),
     }
     for cell in grid.cells():
@@ -429,3 +434,35 @@ def test_a_metric_that_the_task_lacks(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "f1: expected one of accuracy, " in capsys.readouterr().out
     corrected = GridRunner(read_grid(edited(tmp_path, "accuracy", "accuracy")), *rest)
     assert len(corrected.left({})) == len(runner.grid.cells()) - 1
+
+
+def test_a_transformer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Expected: the accuracy and the loss of AllenNLP's embedder as it is, which computes each
+    sentence again in each epoch; and no digest, so another row, without the transformer."""
+    data = tmp_path / "data"
+    shutil.copytree(ROOT / "fixtures" / "tagging", data / "tagging")
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS]))
+    tokenizer = BertTokenizerFast(str(tmp_path / "vocab.txt"))
+    tokenizer.save_pretrained(data / "bert")
+    config = BertConfig(
+        len(tokenizer), 8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
+    )
+    BertModel(config).save_pretrained(data / "bert")
+    text = GRID.replace("{ num_epochs: 1 }", "{ num_epochs: 2 }").replace("['top', 0.1]", "[0.1]")
+    text = text.replace("{ pretrained: 'tiny' }", "{ transformer: 'bert', dim: 8 }")
+    (tmp_path / "grid.jsonnet").write_text(text % {"root": ROOT})
+    grid = read_grid(tmp_path / "grid.jsonnet")
+    cell = grid.tables["table 1"][1]
+    assert cell.settings["layers"] == 0 and cell.settings["place"] == "input"
+    found = []
+    for name in ("remembered", "again"):
+        runner = GridRunner(grid, tmp_path / f"{name}.jsonl", data, tmp_path / "work")
+        assert runner.run([cell]) == 0
+        found += read_rows(tmp_path / f"{name}.jsonl")
+        monkeypatch.setattr(training, "remember_transformers", lambda model: None)
+    remembered, again = found
+    assert remembered["metrics"] == pytest.approx(again["metrics"], rel=1e-5)
+    assert remembered["bilm_digest"] == runner.bilms["tiny"].digest is not None
+    shutil.rmtree(data / "bert")
+    without = GridRunner(grid, tmp_path / "again.jsonl", data, tmp_path / "work")
+    assert without.bilms["tiny"].digest is None and cell in without.left({})

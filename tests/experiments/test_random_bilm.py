@@ -69,14 +69,16 @@ def test_a_grid_makes_both_controls(tmp_path):
         "also_plain": {"like": "tiny", "seed": 1, "scaled": False},
     }
     check_bilms("grid", bilms)
-    plain, scaled, also_plain = (bilm.digest for bilm in find_bilms(bilms, tmp_path).values())
+    plain, scaled, also_plain = (
+        bilm.digest for bilm in find_bilms(bilms, tmp_path, tmp_path).values()
+    )
     assert plain == also_plain != scaled
 
 
 def test_a_grid_makes_its_control_again_for_other_code(tmp_path, monkeypatch):
     """A control in the work folder is not that of another version of the code."""
     bilms = {"plain": {"like": "tiny", "seed": 1}}
-    first, again = (find_bilms(bilms, tmp_path)["plain"] for _ in range(2))
+    first, again = (find_bilms(bilms, tmp_path, tmp_path)["plain"] for _ in range(2))
     (tmp_path / "other.py").write_text("")
     monkeypatch.setattr(random_bilm, "__file__", str(tmp_path / "other.py"))
-    assert first.path == again.path != find_bilms(bilms, tmp_path)["plain"].path
+    assert first.path == again.path != find_bilms(bilms, tmp_path, tmp_path)["plain"].path
