@@ -12,6 +12,7 @@ from elmo_plugin.checks import InputError
 from experiments.markdown import table
 from experiments.report import paper, pictures
 from experiments.report.statistics import (
+    NOT_IN_GRID,
     NOT_RUN,
     Results,
     Summary,
@@ -25,6 +26,8 @@ from experiments.rows import Row
 PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)\}|\{[^{}]*\}")
 PROSE = ("Results", "What the numbers say", "Documents as one sentence", "Method")
 """Sections without a table."""
+BASELINE = "No task model has pretrained word vectors, with or without ELMo."
+"""What a picture of the grid's results compares."""
 
 ORDER = (
     "Results",
@@ -126,7 +129,10 @@ def _table_1(results: Results, folder: Path) -> str:
     columns: list[tuple[str, Sequence[object]]] = [("task", titles), ("without ELMo", without)]
     first: tuple[str, list[Summary]] | None = None
     for names in zip(*models):  # of all tasks the same, or the last of each
-        elmos = [results.summary(bilms[name]) for bilms, name in zip(tasks.values(), names)]
+        elmos = [
+            results.summary(bilms[name]) if name in bilms else NOT_IN_GRID
+            for bilms, name in zip(tasks.values(), names)
+        ]
         for title, name, elmo in zip(titles, names, elmos):
             bars[title][f"with {name}"] = elmo
         if len(set(names)) > 1:
@@ -141,7 +147,8 @@ def _table_1(results: Results, folder: Path) -> str:
             columns.append((f"gain over {first[0]}", differences(list(zip(first[1], elmos)))))
     pictures.gains(bars, folder / "gains.svg")
     heads, cells = zip(*columns)
-    return f"![results without and with ELMo](results/gains.svg)\n\n{table(heads, zip(*cells))}"
+    picture = f"![results without and with ELMo](results/gains.svg)\n\n{BASELINE}"
+    return f"{picture}\n\n{table(heads, zip(*cells))}"
 
 
 def _models(results: Results, bilms: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -150,9 +157,11 @@ def _models(results: Results, bilms: Mapping[str, Mapping[str, Any]]) -> list[st
     of them. `bilms`: the settings of a task.
     """
     tasks = _by_task(results, "table 1").values()
-    named = [name for name in results.grid.columns if all(name in found for found in tasks)]
+    named = [name for name in results.grid.columns if any(name in found for found in tasks)]
     with_rows = [
-        name for name in named if any(results.summary(found[name]).values for found in tasks)
+        name
+        for name in named
+        if any(results.summary(found[name]).values for found in tasks if name in found)
     ]
     return with_rows or named[:1] or list(bilms)[-1:]
 
@@ -289,7 +298,7 @@ def _figure_1(results: Results, folder: Path) -> str:
             rows.append([title, f"{100 * fraction:g} %", _size(list(found.values())), *cells])
     columns = ["task", "part", "examples", *(_role(bilm) for bilm in bilms)]
     picture = "![metric over the part of the training data](results/figure1.svg)"
-    return f"{picture}\n\n{table(columns, rows)}"
+    return f"{picture}\n\n{BASELINE}\n\n{table(columns, rows)}"
 
 
 def _figure_2(results: Results, folder: Path) -> str:
@@ -397,6 +406,8 @@ def _size(summaries: list[Summary]) -> str:
 
 
 def _error_reduction(baseline: Summary, summary: Summary) -> str:
+    if not summary.n_seeds:
+        return ""
     if not baseline.values or not summary.values:
         return NOT_RUN
     if baseline.mean == 100:  # no error that could be reduced

@@ -80,7 +80,7 @@ def gains(results: Mapping[str, Mapping[str, Summary]], file: Path) -> None:
     panel.set_yticks([place + 0.4 - height / 2 for place in range(len(results))], list(results))
     panel.invert_yaxis()
     panel.set_xlim(0, 105)
-    panel.set_xlabel("%")
+    panel.set_xlabel("%; no task model has pretrained word vectors")
     panel.legend(ncols=len(labels), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     save(figure, file)
 

@@ -39,11 +39,17 @@ class Summary(NamedTuple):
         return stdev(self.values) if len(self.values) > 1 else None
 
     def __str__(self) -> str:
+        if not self.n_seeds:
+            return ""
         if not self.values:
             return NOT_RUN
         deviation = "" if self.deviation is None else f" ± {self.deviation:.2f}"
         of = "" if len(self.values) == self.n_seeds else f" of {self.n_seeds}"
         return f"{self.mean:.2f}{deviation} ({len(self.values)}{of})"
+
+
+NOT_IN_GRID = Summary([], 0, [])
+"""That of a cell that a grid leaves out."""
 
 
 class Results:
@@ -150,7 +156,7 @@ def differences(pairs: Sequence[tuple[Summary, Summary]]) -> list[str]:
     texts = []
     for (before, after), is_significant in zip(pairs, significant(pairs)):
         if not before.values or not after.values:
-            texts.append(NOT_RUN)
+            texts.append(NOT_RUN if before.n_seeds and after.n_seeds else "")
             continue
         text = f"{after.mean - before.mean:+.2f}"
         text = f"**{text}**" if is_significant else text
