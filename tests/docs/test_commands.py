@@ -62,6 +62,7 @@ def test_block(
         pytest.skip(block.not_run)
     folder = folder_of(block.page)
     monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
     monkeypatch.setenv("BILM_ARCHIVE", "pretrained://small")
     if block.file:
         (folder / block.file).write_text(block.code)

@@ -22,6 +22,7 @@ COMMAND = re.compile(r"(allennlp|python -m elmo_plugin) ([a-z-]+)( [^\n`]+)")
 REGISTERS = ("train", "evaluate", "predict")
 """AllenNLP's commands that use registered names."""
 CHECKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", NOTEBOOK]
+CHECKED += [ROOT / folder / "README.md" for folder in ("benchmarks", "experiments")]
 
 
 @pytest.mark.parametrize("page", CHECKED, ids=lambda page: page.name)
