@@ -30,6 +30,7 @@ from allennlp_today import (
     include_package,
     lstm_encoder,
     models,
+    old_configs,
     spacy_models,
     training,
 )

@@ -276,15 +276,37 @@ def test_a_loss_that_is_not_finite_and_an_interrupt(tmp_path, monkeypatch, error
 
 @pytest.mark.parametrize("key", ["num_epoch", "optimiser"])
 def test_an_unknown_key_of_the_trainer(tmp_path, key):
-    """AllenNLP would train with the default. The line has the keys that there are."""
+    """AllenNLP would train with the default. The line has the file and the keys that there are, and
+    nothing is made."""
     params = small_config(tmp_path / "cache")
     params["trainer"][key] = 1
     file = tmp_path / "config.json"
     file.write_text(json.dumps(params))
     end, printed = ended("train", str(file), "-s", str(tmp_path / "run"))
     assert_one_line(end, printed)
-    assert f"trainer: unknown key {key}; its keys are " in str(end)
+    assert f"{file}: expected a config of AllenNLP 2.10.1, found trainer.{key} -> unknown" in str(
+        end
+    )
     assert " num_epochs, " in str(end) and " optimizer, " in str(end)
+    assert not (tmp_path / "run").exists()
+
+
+def test_outdated_keys(tmp_path):
+    """Each has a line of its own."""
+    params = small_config(tmp_path / "cache")
+    params["trainer"]["num_serialized_models_to_keep"] = 3
+    params["iterator"] = {"type": "basic", "batch_size": 8}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(params))
+    for command in ("train", "find-lr"):
+        end, _ = ended(command, str(file), "-s", str(tmp_path / "run"))
+        assert str(end).splitlines() == [
+            f"{PROGRAM}: {file}: expected a config of AllenNLP 2.10.1, found",
+            '  iterator -> data_loader: {"batch_size": 8, "shuffle": true}',
+            "  trainer.num_serialized_models_to_keep -> "
+            "trainer.checkpointer.keep_most_recent_by_count: 3",
+        ]
+        assert not (tmp_path / "run").exists()
 
 
 def test_the_file_at_fault_is_the_text(bilm_archive, tmp_path):

@@ -20,6 +20,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import SigTermReceived, install_sigterm_handler
 from torch.multiprocessing import ProcessRaisedException
 
+from allennlp_today.old_configs import OldConfigError
 from elmo_plugin.adapters import allennlp_09
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands.runner import (
@@ -83,8 +84,8 @@ for _module, _name in (
 
 def run_allennlp(arguments: Sequence[str]) -> int | str | None:
     """
-    Run a command of AllenNLP and return the argument of `sys.exit`: an error in one line, which
-    names the config's file and key if they are known, or an exit code.
+    Run a command of AllenNLP and return the argument of `sys.exit`: an exit code, or an error that
+    names the config's file and key if they are known, in one line except for outdated keys.
     """
     install_sigterm_handler()  # as in AllenNLP's own program
     # Processes of distributed training import only the packages of `--include-package`.
@@ -107,7 +108,9 @@ def run_allennlp(arguments: Sequence[str]) -> int | str | None:
 
 def _message(error: Exception) -> str:
     message = in_one_line(error, isinstance(error, CLEAR) or _is_raised_by_allennlp(error))
-    if isinstance(error, ProcessRaisedException):  # its message is that process's traceback
+    if isinstance(error, OldConfigError):
+        message = str(error)
+    elif isinstance(error, ProcessRaisedException):  # its message is that process's traceback
         message = str(error).strip().splitlines()[-1]
     elif isinstance(error, ReadError):
         message = f"expected a model.tar.gz or the folder of a training run, found {error}"

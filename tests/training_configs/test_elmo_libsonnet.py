@@ -461,6 +461,15 @@ def test_targets_are_not_indexed():
             *("input", "", "gated-cnn-encoder.*an input that can grow"),
         ),
         ("crf_tagger", "input", ", key='tokens'", "key: .*not in.* yet; found tokens"),
+        (
+            "crf_tagger { dataset_reader+: { token_indexers+: { elmo: 'elmo_characters' } } }",
+            *("input", "", r"reader\.token_indexers\.elmo: .*without AllenNLP's ELMo.*to 'elmo'"),
+        ),
+        (
+            "crf_tagger { model+: { text_field_embedder+: { token_embedders+: "
+            "{ elmo: { type: 'elmo_token_embedder' } } } } }",
+            *("input", "", r"embedders\.elmo: .*AllenNLP's ELMo.*found elmo_token_embedder"),
+        ),
         ("crf_tagger", "input", ", paths={ output: { mine: 1 } }", "paths: .*found mine"),
         ("crf_tagger", "input", ", paths={ encoder: 'mine' }", "paths: .*found mine"),
         ("crf_tagger", "input", ", paths={ outputs: {} }", "paths: .*input, output; found outputs"),

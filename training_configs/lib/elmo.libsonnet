@@ -475,7 +475,13 @@
     ),
 
   local unused(object, key, path) =
+    local there = get(object, key);
+    local type = get(there, 'type', there);
     if !(key in object) then object
+    else if std.member(['elmo_characters', 'elmo_token_embedder'], type) then
+      fail(path + '.' + key, "a config without AllenNLP's ELMo. Its sizes already fit ELMo's vectors, so "
+                             + "change the types elmo_characters and elmo_token_embedder to 'elmo' instead "
+                             + 'of converting it', type)
     else fail('key', 'a name that is not in ' + path + ' yet', key),
 
   local is_count(value) = std.isNumber(value) && value > 0 && value == std.floor(value),
