@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import elmo_plugin.plugin  # noqa: F401  registers pretrained:// and docs://
-from elmo_plugin import Elmo
+from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import new_digest
 from elmo_plugin.version import VERSION
@@ -101,7 +101,7 @@ def _key(row: Row) -> Any:
 
 
 def result_row(
-    name: str | None, elmo: Elmo | None, settings: Row, metrics: Row, started: float
+    name: str | None, elmo: BiLMLayers | None, settings: Row, metrics: Row, started: float
 ) -> Row:
     """A row; a baseline has no biLM. `started` is the CPU time at which its work began."""
     return {
@@ -134,7 +134,7 @@ def layer_names(n_layers: int) -> list[str]:
     return ["words", *(f"LSTM {k}" for k in range(1, n_layers)), AVERAGE]
 
 
-def bilm_digest(elmo: Elmo) -> str:
+def bilm_digest(elmo: BiLMLayers) -> str:
     """A digest of the options and weights of a biLM, independent of its file format."""
     found = new_digest(json.dumps(elmo.bilm.options.to_dict(), sort_keys=True).encode())
     for name, tensor in sorted(elmo.bilm.state_dict().items()):

@@ -32,6 +32,7 @@ BASELINE = "No task model has pretrained word vectors, with or without ELMo."
 ORDER = (
     "Results",
     "Minimal pairs (BLiMP)",
+    "Reading times",
     "Table 1: with and without ELMo",
     "Other biLMs",
     "What the numbers say",
