@@ -22,6 +22,8 @@ those of the two words before, are in the softmax of every biLM. Only aggregates
 
 Each model is `NAME=ARCHIVE`, where ARCHIVE may be anything that `archive_file` accepts, if it has
 a softmax. A sentence ends at a period, an exclamation mark or a question mark, or with the story.
+A model reads each sentence from the `warm` state (*sentence*), or only the first of a story and on
+from the sentence before in the others (*story*).
 """
 
 import csv
@@ -44,6 +46,7 @@ PENALTY = 0.4
 """Of Brants et al. (2007), for each step to a shorter n-gram."""
 ALL, KNOWN = "all", "known"
 NONE, TRIGRAMS, GPT3 = "none", "Google trigrams", "GPT-3"
+CONTEXTS = ("sentence", "story")
 SAMPLES, SEED = 10_000, 0
 
 
@@ -100,13 +103,15 @@ def sentences(words: Words) -> Iterator[range]:
             start = k + 1
 
 
-def surprisals(model: LanguageModel, words: Words) -> dict[str, np.ndarray]:
+def surprisals(model: LanguageModel, words: Words, context: str) -> dict[str, np.ndarray]:
     """
     The surprisal of each word by direction, in bits, and `known`, whether the softmax has all of
-    its tokens.
+    its tokens. `context`: what the model has read of a story, of `CONTEXTS`.
     """
     parts = list(sentences(words))
-    scores = model.score([[token for k in part for token in words.tokens[k]] for part in parts])
+    documents = [words.story[part[0]] for part in parts] if context == "story" else None
+    lines = [[token for k in part for token in words.tokens[k]] for part in parts]
+    scores = model.score(lines, documents=documents)
     found: dict[str, list[Any]] = {"forward": [], "backward": [], KNOWN: []}
     for part, x in zip(parts, scores):
         ends = np.cumsum([len(words.tokens[k]) for k in part])[:-1]
@@ -211,10 +216,13 @@ def time_rows(file: Path, models: Sequence[tuple[str, LanguageModel]]) -> list[R
     ]
     known = np.ones(len(words.length), dtype=bool)
     for name, model in models:
-        started = time.process_time()
-        values = surprisals(model, words)
-        known &= values.pop(KNOWN)
-        found += [(name, model, {"surprisal": d}, x, started) for d, x in values.items()]
+        for context in CONTEXTS:
+            started = time.process_time()
+            values = surprisals(model, words, context)
+            known &= values.pop(KNOWN)
+            for direction, x in values.items():
+                settings = {"surprisal": direction, "context": context}
+                found.append((name, model, settings, x, started))
     used = complete(words)
     known = used & (np.nan_to_num(with_previous(known, words.story)) == 1).all(axis=0)
     rows = []
@@ -251,8 +259,8 @@ def held_out(row: Row, other: Row | None = None) -> Interval:
 
 
 def label(row: Row) -> str:
-    kind = row["settings"]["surprisal"]
-    return f"`{row['bilm']}`, {kind}" if row["bilm"] else kind
+    kind, context = row["settings"]["surprisal"], row["settings"].get("context")
+    return f"`{row['bilm']}`, {kind}, {context}" if row["bilm"] else kind
 
 
 def by_words(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -59,7 +59,7 @@ def test_sentences_and_surprisal(corpus: Path) -> None:
         ends = is_last or words.story[part[-1]] != words.story[part[-1] + 1]
         assert ends or "!" in words.tokens[part[-1]]
     model = LanguageModel.from_pretrained("tiny")
-    found = surprisals(model, words)
+    found = surprisals(model, words, "sentence")
     for part in parts[:5]:
         tokens = [token for k in part for token in words.tokens[k]]
         scores, start = model.score(tokens), 0
@@ -71,6 +71,7 @@ def test_sentences_and_surprisal(corpus: Path) -> None:
             )
             assert found[KNOWN][k] == scores.in_vocabulary[start:stop].all()
             start = stop
+    assert np.abs(surprisals(model, words, "story")["forward"] - found["forward"]).max() > 0.01
 
 
 def test_trigrams() -> None:
@@ -143,19 +144,21 @@ def test_rows_and_page(corpus: Path, tmp_path: Path) -> None:
     """By hand: a row for each baseline and direction, for both sets of words; no text is saved."""
     model = LanguageModel.from_pretrained("tiny")
     rows = time_rows(corpus, [("tiny", model)])
-    assert [(row["bilm"], row["settings"]["surprisal"]) for row in rows[:5]] == [
+    assert [(row["bilm"], row["settings"]["surprisal"]) for row in rows[:7]] == [
         (None, NONE),
         (None, reading_times.TRIGRAMS),
         (None, GPT3),
         ("tiny", "forward"),
         ("tiny", "backward"),
+        ("tiny", "forward"),
+        ("tiny", "backward"),
     ]
-    assert [row["settings"]["words"] for row in rows] == [ALL] * 5 + [KNOWN] * 5
-    assert rows[5]["metrics"]["words"] < rows[0]["metrics"]["words"]
+    assert [row["settings"]["words"] for row in rows] == [ALL] * 7 + [KNOWN] * 7
+    assert rows[7]["metrics"]["words"] < rows[0]["metrics"]["words"]
     save_rows(tmp_path / reading_times.FILE.name, rows)
     assert "stick" not in (tmp_path / reading_times.FILE.name).read_text()
     content = reading_times.sections(tmp_path, tmp_path / "pictures")["Reading times"]
     n = rows[0]["metrics"]["words"]
     assert f"| all words: {n}; surprisal by | R² | gain | held out |" in content
-    assert "| `tiny`, forward |" in content
-    assert ">tiny, forward<" in (tmp_path / "pictures" / "reading_times.svg").read_text()
+    assert "| `tiny`, forward, story |" in content
+    assert ">tiny, forward, story<" in (tmp_path / "pictures" / "reading_times.svg").read_text()
