@@ -30,7 +30,7 @@ def rounded(x, axis):
 
 def quantized_lstm(inputs, c, h, weights, sizes):
     """
-    The equations of docs/speed.md in double precision: weights have a scale for each column, the
+    The equations of benchmarks/README.md in double precision: weights have a scale for each column, the
     other factors one for each row, m in two parts; and the rows of W_x are divided, and the numbers
     of x multiplied, by the roots of the rows' maxima. Weights are rounded in single precision, in
     which a number near the middle of two integers goes to the same one as in the kernel's.
