@@ -30,10 +30,11 @@ def rounded(x, axis):
 
 def quantized_lstm(inputs, c, h, weights, sizes):
     """
-    The equations of benchmarks/README.md in double precision: weights have a scale for each column, the
-    other factors one for each row, m in two parts; and the rows of W_x are divided, and the numbers
-    of x multiplied, by the roots of the rows' maxima. Weights are rounded in single precision, in
-    which a number near the middle of two integers goes to the same one as in the kernel's.
+    The equations of benchmarks/README.md in double precision: weights have a scale for each column,
+    the other factors one for each row, m in two parts; and the rows of W_x are divided, and the
+    numbers of x multiplied, by the roots of the rows' maxima. Weights are rounded in single
+    precision, in which a number near the middle of two integers goes to the same one as in the
+    kernel's.
     """
     w_x, w_h, w_p = (None if w is None else w.numpy() for w in weights_of(weights))
     inputs, c, h, b = (x.numpy().astype(float) for x in (inputs, c, h, weights.bias))
