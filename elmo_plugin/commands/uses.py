@@ -14,19 +14,22 @@ from elmo_plugin.commands.streams import print_text
 from elmo_plugin.elmo.uses import write_uses
 
 DESCRIPTION = """
-Writes the uses of words in a text to an HDF5 file: each occurrence with its sentence, its place and
-its vector.
+Writes the uses of words in a text, or at the places in a table, to an HDF5 file: each occurrence
+with its sentence, its place and its vector.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "text", help="a file, a glob or a folder, one sentence per line; plain, .gz, .xz or .zst"
+        "text",
+        help="a file, a glob or a folder, one sentence per line; plain, .gz, .xz or .zst; or a "
+        "table, .csv or .tsv, with the columns sentence, start, end and perhaps word",
     )
     parser.add_argument(
         "words",
         help="a file; each line has a word or, separated by a tab, a word and its forms, separated "
-        "by spaces",
+        "by spaces or, if they have several tokens, by tabs; for a table: characters or tokens, "
+        "the unit of start and end",
     )
     parser.add_argument("out", help="the HDF5 file to write")
     parser.add_argument(

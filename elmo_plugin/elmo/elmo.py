@@ -457,14 +457,16 @@ class Elmo(BiLMLayers):
 
         corpus : `str | os.PathLike | Iterable[str | Sequence[str]]`
             The path of a text, which is a file, a glob or a folder with one sentence per line; or
-            the sentences, as in `stream`, also in a column of pandas.
+            the sentences, as in `stream`, also in a column of pandas. Or the path of a table, named
+            `.csv` or `.tsv`, with the columns `sentence`, `start`, `end` and perhaps `word` for
+            spans as in `embed_spans`.
         words : `str | os.PathLike | Iterable[str]`
             A list of words; a dictionary of each word's forms, such as `{"dog": ["dog", "dogs"]}`;
             or the path of a file in which each line has a word or, separated by a tab, a word and
             its forms, separated by spaces. A form is compared with whole tokens, as it is written.
             One of several tokens, such as `"ice cream"`, has single spaces between them, and is in
             a list, or in a file between tabs or alone in its line. All uses count, also of *ice* in
-            *ice cream*.
+            *ice cream*. For a table, `"characters"` or `"tokens"`, the unit of its places.
         layer : `str | int`, optional (default = `"top"`)
             See `embed`, except `"all"`.
         most : `int`, optional
@@ -479,10 +481,10 @@ class Elmo(BiLMLayers):
         `pandas.DataFrame`
             A row for each use, in the order of the text, with the columns `word`; `token`, the
             form; `file`; `sentence` and `position`, the numbers of the line and of the first token,
-            from 0, where `sentence` is the label of a Series' row; `text`, the sentence;
-            `sentence_in_row`, its number in a line or string of raw text; `line`, which is
-            `sentence` except in files of running text; and `vector`, of shape `(2P,)`, the mean
-            over the tokens of the form. Its `attrs` say what the vectors are from.
+            from 0, where `sentence` is the label of a Series' row or the number of a table's;
+            `text`, the sentence; `sentence_in_row`, its number in a line or string of raw text;
+            `line`, which is `sentence` except in running text; and `vector`, of shape
+            `(2P,)`, the mean over the form's tokens. Its `attrs` say what the vectors are from.
 
         # Raises
 
@@ -545,7 +547,8 @@ class Elmo(BiLMLayers):
         # What reads text is not needed for vectors of whole sentences.
         from elmo_plugin.elmo.spans import embed_spans
 
-        return embed_spans(self, sentences, start, end, layer, unit, raw, max_tokens)
+        places = {"start": start, "end": end}
+        return embed_spans(self, sentences, places, layer, unit, raw, max_tokens)
 
     def _chosen(self, layers: list[Tensor], mask: Tensor, layer: str | int) -> Tensor:
         """The layers or the mix that `embed` returns, shape `(.., B, T, 2P)`."""

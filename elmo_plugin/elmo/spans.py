@@ -5,17 +5,16 @@ starts and ends in it, in characters or in tokens.
 
 import logging
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, repeat
-from typing import Any
+from collections.abc import Iterable, Iterator
+from itertools import groupby, tee
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from elmo_plugin.checks import WHOLE, InputError, check_choice, check_flag, fail
 from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.sentences import named_rows, row_of
-from elmo_plugin.elmo.uses import Use, check_state, embedded
 
 logger = logging.getLogger(__name__)
 
@@ -23,74 +22,105 @@ UNITS = ("characters", "tokens")
 """What the places of spans are counted in."""
 
 
+class Use(NamedTuple):
+    """
+    An occurrence of a word or phrase. `word`: its name in the list. `token`: its form in the text,
+    with single spaces between several tokens. `sentence`: the number of the line in its file, or of
+    the sentence in a list, or the label of the row in a pandas Series. `position`: the number of
+    its first token in the sentence. `text`: the tokens of the sentence with single spaces between
+    them. `sentence_in_row`: the number of the sentence in a line or string of raw text. `line`: the
+    number of the line in which the sentence begins, which without running text is `sentence`.
+    Numbers are counted from 0.
+    """
+
+    word: str
+    token: str
+    file: str
+    sentence: int
+    position: int
+    text: str
+    sentence_in_row: int = 0
+    line: int = 0
+
+
 def embed_spans(
-    elmo: Any,
-    sentences: Any,
-    start: Any,
-    end: Any,
-    layer: str | int,
-    unit: str,
-    raw: bool,
-    max_tokens: int,
+    elmo: Any, sentences: Any, places: dict[str, Any], layer: Any, unit: str, raw: bool, most: int
 ) -> np.ndarray:
-    """The vectors of spans; see `Elmo.embed_spans`. Equal sentences are embedded once."""
+    """
+    The vectors of spans. `places`: the columns `start` and `end`. `most`: `max_tokens`. See
+    `Elmo.embed_spans`. Equal sentences are embedded once.
+    """
     check_flag("raw", raw)
     check_state(elmo)
     rows = list(named_rows(sentences))
-    columns = {"start": start, "end": end}
-    for name, column in columns.items():
-        columns[name] = [x for _, x in named_rows(column, f"{name}: expected a list of numbers")]
-        if len(columns[name]) != len(rows):
-            fail(name, f"{len(rows)} numbers, one for each sentence", len(columns[name]))
-    names, texts = zip(*rows) if rows else ((), ())
-    uses = list(find_spans(zip(names, texts, *columns.values(), repeat(None)), unit, raw))
-    by_text: defaultdict[str, list[int]] = defaultdict(list)
-    for place, use in enumerate(uses):
-        by_text[use.text].append(place)
-    groups = ([uses[place] for place in places] for places in by_text.values())
-    vectors = embedded(elmo, groups, layer, max_tokens=max_tokens)
+    columns = []
+    for name, column in places.items():
+        columns.append([x for _, x in named_rows(column, f"{name}: expected a list of numbers")])
+        if len(columns[-1]) != len(rows):
+            fail(name, f"{len(rows)} numbers, one for each sentence", len(columns[-1]))
+    uses = list(find_spans(((*row, *place) for row, *place in zip(rows, *columns)), unit, raw))
     shape = (elmo.n_layers, elmo.output_dim) if layer == "all" else (elmo.output_dim,)
-    ordered = np.empty((len(uses), *shape), dtype=np.float32)
-    for place, (_, vector) in zip(chain.from_iterable(by_text.values()), vectors):
-        ordered[place] = vector
-    return ordered
+    vectors = np.empty((len(uses), *shape), dtype=np.float32)
+    uses.sort(key=attrgetter("text"))
+    for use, vector in embedded(elmo, uses, layer, max_tokens=most):
+        vectors[use.sentence] = vector
+    return vectors
 
 
-def find_spans(
-    rows: Iterable[tuple[str, Any, Any, Any, str | None]], unit: str, raw: bool
-) -> Iterator[Use]:
+def check_state(elmo: Any) -> None:
+    """Raise an `InputError` if vectors depend on other sentences, some of which are left out."""
+    if elmo.initial_state == "carry":
+        fail("initial_state", "zero or warm, because sentences are left out", elmo.initial_state)
+
+
+def embedded(
+    elmo: Any, uses: Iterable[Use], layer: str | int, **options: Any
+) -> Iterator[tuple[Use, np.ndarray]]:
     """
-    The use at each span. `rows`: what errors call a row, its sentence, the start and the end of the
-    span, and its word, by default its tokens. See `Elmo.embed_spans` for `unit`, `raw` and errors.
+    Uses, each with its vector, the mean over its tokens. A sentence is read once for all uses in it
+    that follow one another.
     """
-    check_choice("unit", unit, UNITS)
-    n_cut, example = 0, ""
-    for number, (name, sentence, start, end, word) in enumerate(rows):
-        text, row = _with_spans(name, sentence, raw)
-        spans = row.spans or []
-        size = len(text if unit == "characters" else spans)
+    # The second iterator is ahead by the sentences that the stream embeds at a time.
+    uses, ahead = tee(uses)
+    texts = (text.split(" ") for text, _ in groupby(ahead, key=attrgetter("text")))
+    vectors = elmo.stream(texts, layer, **options)
+    for (_, of_text), numbers in zip(groupby(uses, key=attrgetter("text")), vectors):
+        for use in of_text:
+            end = use.position + use.token.count(" ") + 1
+            yield use, numbers[..., use.position : end, :].mean(axis=-2)
+
+
+def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterator[Use]:
+    """
+    The use at the span of each row. `rows`: what errors call a row, its sentence, the start and the
+    end of the span, and perhaps its word. See `Elmo.embed_spans` for `unit`, `raw` and errors.
+    """
+    check_choice("unit of the spans", unit, UNITS)
+    cut: list[str] = []
+    for number, (name, sentence, start, end, *word) in enumerate(rows):
+        text, row = _with_places(name, sentence, raw)
+        places, size = row.spans or [], len(text)
+        if unit == "tokens":
+            places, size = [(k, k + 1) for k in range(len(row.tokens))], len(row.tokens)
         if not (isinstance(start, WHOLE) and isinstance(end, WHOLE) and 0 <= start < end <= size):
-            expected = f"a span of {unit} from a start to an end, of 0 to {size}"
-            fail(name, expected, (start, end))
-        inside: Sequence[int] = range(start, end)
-        if unit == "characters":
-            inside = [k for k, (a, b) in enumerate(spans) if a < end and start < b]
-            if not inside:
-                fail(name, "a span with a token", text[start:end])
-            first, last = spans[inside[0]][0], spans[inside[-1]][1]
-            if first < start or end < last:
-                n_cut += 1
-                example = example or f"{text[start:end]!r} of {text[first:last]!r} in {name}"
-        yield _use(name, row, inside[0], inside[-1] + 1, number, word)
-    if n_cut:
+            fail(name, f"a start below an end of the span, in {size} {unit}", (start, end))
+        inside = [k for k, (first, last) in enumerate(places) if first < end and start < last]
+        if not inside:
+            fail(name, "a span with a token", text[start:end])
+        first, last = places[inside[0]][0], places[inside[-1]][1]
+        if first < start or end < last:
+            cut.append(f"{text[start:end]!r} of {text[first:last]!r} in {name}")
+        use = _use(number, name, row, inside[0], inside[-1] + 1)
+        yield use._replace(word=word[0]) if any(word) else use
+    if cut:
         logger.warning(
-            f"spans that start or end within a token: {n_cut:,}, such as {example}; their vectors "
-            "are those of the whole tokens; raw=True, or --raw of the command, splits English text "
-            "into tokens"
+            f"spans that start or end within a token: {len(cut):,}, such as {cut[0]}; their "
+            "vectors are those of the whole tokens; raw=True, or --raw of the command, splits "
+            "English text into tokens"
         )
 
 
-def _with_spans(name: str, sentence: Any, raw: bool) -> tuple[str, Row]:
+def _with_places(name: str, sentence: Any, raw: bool) -> tuple[str, Row]:
     """The text of a sentence, and its tokens with their places in it."""
     row = row_of(name, sentence, raw)
     is_text = isinstance(sentence, str)
@@ -101,13 +131,13 @@ def _with_spans(name: str, sentence: Any, raw: bool) -> tuple[str, Row]:
     return text, row
 
 
-def _use(name: str, row: Row, first: int, end: int, number: int, word: str | None) -> Use:
-    """The use that consists of the tokens `first` to `end` of a row."""
+def _use(number: int, name: str, row: Row, first: int, last: int) -> Use:
+    """The use that is the tokens from `first` to before `last` of a row."""
     of_sentence = row.sentence or [0] * len(row.tokens)
-    in_row = of_sentence[first]
-    token = " ".join(row.tokens[first:end])
-    if of_sentence[end - 1] != in_row:
+    token = " ".join(row.tokens[first:last])
+    if of_sentence[first] != of_sentence[last - 1]:
         raise InputError(f"{name}: expected a span in one sentence, found {token!r} in several")
+    in_row = of_sentence[first]
     text = " ".join(x for x, own in zip(row.tokens, of_sentence) if own == in_row)
     position = first - of_sentence.index(in_row)
-    return Use(word or token, token, "", number, position, text, in_row, number)
+    return Use(token, token, "", number, position, text, in_row, number)

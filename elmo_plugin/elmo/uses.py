@@ -3,14 +3,16 @@ The uses of words in a text: each occurrence of a listed word, with its sentence
 vector. The text is read once, and only sentences with such a word are embedded.
 """
 
+import csv
 import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, count, groupby, islice, tee
+from itertools import chain, count, groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -30,10 +32,11 @@ from elmo_plugin.elmo.sentences import (
     split_row,
     warn_of_words,
 )
+from elmo_plugin.elmo.spans import Use, check_state, embedded, find_spans
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.text.lines import read_lines
+from elmo_plugin.text.lines import TABLE_NAME, read_lines
 from elmo_plugin.text.text_files import find_files
 
 AT_ONCE = 512
@@ -42,29 +45,10 @@ ROWS = 1024
 """Number of uses in a chunk of the file."""
 
 
-class Use(NamedTuple):
-    """
-    An occurrence of a word or phrase. `word`: its name in the list. `token`: its form in the text,
-    with single spaces between several tokens. `sentence`: the number of the line in its file, or of
-    the sentence in a list, or the label of the row in a pandas Series. `position`: the number of
-    its first token in the sentence. `text`: the tokens of the sentence with single spaces between
-    them. `sentence_in_row`: the number of the sentence in a line or string of raw text. `line`: the
-    number of the line in which the sentence begins, which without running text is `sentence`.
-    Numbers are counted from 0.
-    """
-
-    word: str
-    token: str
-    file: str
-    sentence: int
-    position: int
-    text: str
-    sentence_in_row: int = 0
-    line: int = 0
-
-
 UNSTORABLE = {"a DataFrame": re.compile("[\ud800-\udfff]"), "HDF5": re.compile("[\0\ud800-\udfff]")}
 """Characters that text cannot have: half a surrogate pair and, in HDF5, NUL."""
+
+NUMBER = re.compile(r"\d{1,18}")
 
 VECTOR = "vector"
 """The column with the vectors, which follows those of `Use`."""
@@ -102,6 +86,41 @@ def word_forms(words: Any) -> dict[str, str]:
 def _is_phrase(word: Any, forms: str) -> bool:
     """Whether forms that would be split at spaces include a word that has some itself."""
     return " " in str(word) and str(word) in forms
+
+
+def uses_of(
+    corpus: Any, words: Any, most: int | None, seed: int, raw: bool | str, stored_in: str
+) -> tuple[Iterator[Use], dict[str, str]]:
+    """
+    The uses of words or a sample of them, in the order of the text, and the word of each form; or
+    those at the spans of a table, whose places are in the unit `words`. See `Elmo.uses`.
+    """
+    is_table = isinstance(corpus, str | os.PathLike) and TABLE_NAME.fullmatch(os.fspath(corpus))
+    forms = {} if is_table else word_forms(words)
+    uses = find_uses(corpus, forms, raw)
+    if is_table:
+        uses = find_spans(_table_rows(os.fspath(corpus)), words, bool(raw))
+    chosen = uses if most is None else sample(uses, most, seed)
+    return (_check_storable(use, stored_in) for use in chosen), forms
+
+
+def _table_rows(table: str) -> Iterator[tuple[str, str, Any, Any, str | None]]:
+    """The rows of a table as in `find_spans`."""
+    lines = read_lines(Path(local_path(table, "a table of spans")), table, is_text=False)
+    header = next(lines, "")
+    delimiter = "\t" if "\t" in header else ","
+    texts = (f"{line}\n" for line in chain([header], lines))
+    reader = csv.DictReader(texts, delimiter=delimiter, strict=True)
+    try:
+        if not {"sentence", "start", "end"} <= set(reader.fieldnames or ()):
+            fail(table, "a table with the columns sentence, start and end", header)
+        for row in reader:
+            start, end = (
+                int(x) if x and NUMBER.fullmatch(x) else x for x in (row["start"], row["end"])
+            )
+            yield f"{table}, line {reader.line_num}", row["sentence"], start, end, row.get("word")
+    except csv.Error as error:
+        fail(f"{table}, line {reader.line_num}", "quotes as in CSV", str(error))
 
 
 def find_uses(corpus: Any, forms: dict[str, str], raw: bool | str = False) -> Iterator[Use]:
@@ -167,12 +186,6 @@ def sample(uses: Iterable[Use], most: int, seed: int) -> list[Use]:
     return [use for _, use in sorted(chain.from_iterable(kept.values()))]
 
 
-def check_state(elmo: Any) -> None:
-    """Raise an `InputError` if vectors depend on other sentences, some of which are left out."""
-    if elmo.initial_state == "carry":
-        fail("initial_state", "zero or warm, because sentences are left out", elmo.initial_state)
-
-
 def _check_options(elmo: Any, layer: str | int, most: int | None, seed: int) -> None:
     check_state(elmo)
     if layer == "all":
@@ -182,39 +195,6 @@ def _check_options(elmo: Any, layer: str | int, most: int | None, seed: int) -> 
         check_count("most", most)
 
 
-def sentences_with_uses(
-    corpus: Any,
-    forms: dict[str, str],
-    most: int | None,
-    seed: int,
-    raw: bool | str,
-    stored_in: str = "a DataFrame",
-) -> Iterator[list[Use]]:
-    """The uses of each sentence that has some, in the order of the text."""
-    uses: Iterable[Use] = find_uses(corpus, forms, raw)
-    if most is not None:
-        uses = sample(uses, most, seed)
-    checked = (_check_storable(use, stored_in) for use in uses)
-    return (list(group) for _, group in groupby(checked, key=_sentence_of))
-
-
-def _sentence_of(use: Use) -> tuple[str, Any, int]:
-    return use.file, use.sentence, use.sentence_in_row
-
-
-def embedded(
-    elmo: Any, sentences: Iterable[list[Use]], layer: str | int, **options: Any
-) -> Iterator[tuple[Use, np.ndarray]]:
-    """The uses of sentences, each with its vector, the mean over its tokens."""
-    # The second iterator is ahead by the sentences that the stream embeds at a time.
-    sentences, ahead = tee(sentences)
-    vectors = elmo.stream((uses[0].text.split(" ") for uses in ahead), layer, **options)
-    for uses, numbers in zip(sentences, vectors):
-        for use in uses:
-            end = use.position + use.token.count(" ") + 1
-            yield use, numbers[..., use.position : end, :].mean(axis=-2)
-
-
 def uses_frame(
     elmo: Any, corpus: Any, words: Any, layer: str | int, most: int | None, seed: int, raw: bool
 ) -> Any:
@@ -222,10 +202,10 @@ def uses_frame(
     needed("pandas")
     check_flag("raw", raw)
     _check_options(elmo, layer, most, seed)
-    sentences = sentences_with_uses(corpus, word_forms(words), most, seed, raw)
-    uses = embedded(elmo, sentences, layer)
+    uses, _ = uses_of(corpus, words, most, seed, raw, "a DataFrame")
+    vectors = embedded(elmo, uses, layer)
     # Without a sample, the text's own bar shows the progress.
-    rows = list(tqdm(uses, unit=" uses", desc="vectors", disable=most is None))
+    rows = list(tqdm(vectors, unit=" uses", desc="vectors", disable=most is None))
     return _frame([use for use, _ in rows], [x for _, x in rows], vectors_from(elmo, layer, raw))
 
 
@@ -261,12 +241,13 @@ def write_uses(
     the labels of their sentences cannot be stored.
     """
     _check_options(elmo, layer, most, seed)
-    forms = word_forms(words)
-    sentences = sentences_with_uses(corpus, forms, most, seed, raw, "HDF5")
+    uses, forms = uses_of(corpus, words, most, seed, raw, "HDF5")
+    by_sentence = groupby(uses, key=attrgetter("file", "sentence", "sentence_in_row"))
     is_path = isinstance(corpus, str | os.PathLike)
     results = _Columns(elmo, layer, forms, os.fspath(corpus) if is_path else "corpus", raw)
     results.facts |= {"most": most, "seed": seed, "raw": raw}
-    write_results(results, elmo, islice(sentences, shard[0], None, shard[1]), out)
+    sentences = (list(own) for _, own in islice(by_sentence, shard[0], None, shard[1]))
+    write_results(results, elmo, sentences, out)
     return results.of_words
 
 
@@ -289,7 +270,8 @@ class _Columns:
         with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
             self._create(file)
             for group in groups(sentences, AT_ONCE):
-                uses, vectors = zip(*embedded(self._elmo, group, self._layer))
+                own = chain.from_iterable(group)
+                uses, vectors = zip(*embedded(self._elmo, own, self._layer))
                 _append(file, (*zip(*uses), np.stack(vectors)))
                 disk.check()
                 done(len(group))

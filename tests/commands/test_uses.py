@@ -186,3 +186,85 @@ def test_no_model_and_no_text(folder: Path, bilm_archive: str) -> None:
         uses(folder / "text", folder / "gone", out, *model)
     with pytest.raises(InputError, match=r"text: expected to write a new file, found one"):
         uses(folder / "text", words, folder / "text", *model)
+
+
+@pytest.mark.parametrize("options", [(), ("--most", 1), ("--shard", "2/2")])
+@pytest.mark.parametrize(("name", "separator"), [("table.csv", ","), ("table.TSV", "\t")])
+def test_a_table_of_spans(folder: Path, name: str, separator: str, options: tuple) -> None:
+    """The vectors are those of `embed_spans`, and pandas writes the table. By hand: without a word
+    of its own, that of a use is its text, and shards divide the rows."""
+    rows = [
+        ("bank", "On the bank, they\tsat.", 7, 11, 1),
+        (None, "On the bank, they\tsat.", 0, 11, 2),
+        ("bank", 'He said "a\nbank".', 9, 15, 3),
+    ]
+    table = pandas.DataFrame(rows, columns=["word", "sentence", "start", "end", "label"])
+    table.to_csv(folder / name, sep=separator, index=False)
+    arguments = "characters", folder / "out", "--pretrained", "tiny", "--raw", *options
+    uses(folder / name, *arguments)
+    found = read_uses(folder / "out")
+    elmo = Elmo.from_pretrained("tiny")
+    joined = found.join(table, on="sentence", rsuffix="_of_table")
+    places = (joined[column] for column in ("sentence_of_table", "start", "end"))
+    expected = elmo.embed_spans(*places, raw=True)
+    np.testing.assert_allclose(np.stack(found["vector"]), expected, atol=1e-5)
+    columns = ["word", "token", "sentence", "position", "text", "line"]
+    by_hand = [
+        ("bank", "bank", 0, 2, "On the bank , they sat .", 0),
+        ("On the bank", "On the bank", 1, 0, "On the bank , they sat .", 1),
+        ("bank", "a bank", 2, 3, 'He said " a bank " .', 2),
+    ]
+    if "--shard" in options:
+        by_hand = by_hand[1:2]
+    given = list(found[columns].itertuples(index=False, name=None))
+    assert given == by_hand or "--most" in options
+    if "--most" in options:
+        assert len(given) == 2 and set(given) < set(by_hand)
+    if not options:
+        in_memory = elmo.uses(folder / name, "characters", raw=True)
+        assert in_memory.drop(columns="vector").equals(found.drop(columns="vector"))
+
+
+@pytest.mark.parametrize(
+    ("table", "unit", "message"),
+    [
+        (
+            "sentence,start\na,0\n",
+            "characters",
+            r"t.csv: expected a table with the columns .*'sentence,start'$",
+        ),
+        (
+            "",
+            "characters",
+            r"t.csv: expected a table with the columns sentence, start and end, found ''$",
+        ),
+        (
+            "sentence,start,end\na,0\n",
+            "characters",
+            r"t.csv, line 2: expected a start .* found \(0, None\)$",
+        ),
+        (
+            "sentence,start,end\na,0,1\nb,0,5\n",
+            "characters",
+            r"t.csv, line 3: .* in 1 char.*found \(0, 5\)$",
+        ),
+        ("sentence,start,end\na,0,x\n", "characters", r"t.csv, line 2: .* found \(0, 'x'\)$"),
+        (
+            f"sentence,start,end\na,0,{'9' * 5000}\n",
+            "characters",
+            r"t.csv, line 2: .* found \(0, '999",
+        ),
+        (
+            f"sentence,start,end\n{'a' * 200000},0,1\n",
+            "characters",
+            r"t.csv, line [12]: expected quotes as in CSV, ",
+        ),
+        ("sentence,start,end\na,0,1\n", "words", "^unit of the spans: expected .* found 'words'$"),
+    ],
+)
+def test_bad_tables(folder: Path, table: str, unit: str, message: str) -> None:
+    """By definition: the error names the file and the line of the row."""
+    (folder / "t.csv").write_text(table)
+    with pytest.raises(InputError, match=message):
+        uses(folder / "t.csv", unit, folder / "out", "--pretrained", "tiny")
+    assert not (folder / "out").exists() and not (folder / ".out.parts").exists()

@@ -115,7 +115,7 @@ def test_equal_sentences_are_read_once(elmo: Elmo, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Elmo, "embed_rows", spy)
     texts = ["a b", ["a", "b"], "b a", "a  b", "b"]
     found = elmo.embed_spans(texts, [0, 1, 0, 1, 0], [1, 2, 1, 2, 1], unit="tokens")
-    assert [row.tokens for row in rows] == [["a", "b"], ["b", "a"], ["b"]]
+    assert [row.tokens for row in rows] == [["a", "b"], ["b"], ["b", "a"]]
     assert np.array_equal(found[1], found[3]) and not np.array_equal(found[0], found[1])
 
 
@@ -130,20 +130,24 @@ SENTENCE = "The dog ran ."
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (([SENTENCE] * 2, [0, 4], [3, 4]), {}, r"^sentence 1: .* of 0 to 13, found \(4, 4\)$"),
-        (([SENTENCE], [5], [4]), {}, r"^sentence 0: .*characters .* found \(5, 4\)$"),
+        (([SENTENCE] * 2, [0, 4], [3, 4]), {}, r"^sentence 1: .* in 13 char.*, found \(4, 4\)$"),
+        (([SENTENCE], [5], [4]), {}, r"^sentence 0: .* found \(5, 4\)$"),
         (([SENTENCE], [-1], [4]), {}, r"^sentence 0: .* found \(-1, 4\)$"),
         (([SENTENCE], [11], [14]), {}, r"^sentence 0: .* found \(11, 14\)$"),
-        (([SENTENCE], [3], [5]), {"unit": "tokens"}, r"^sentence 0: .*tokens .* 4, .*\(3, 5\)$"),
+        (([SENTENCE], [3], [5]), {"unit": "tokens"}, r"^sentence 0: .* in 4 tokens, .*\(3, 5\)$"),
         (([SENTENCE], [3], [4]), {}, r"^sentence 0: expected a span with a token, found ' '$"),
-        (([""], [0], [0]), {}, r"^sentence 0: .* of 0 to 0, found \(0, 0\)$"),
+        (([""], [0], [0]), {}, r"^sentence 0: .* in 0 char.*, found \(0, 0\)$"),
         (([SENTENCE], [0.0], [3]), {}, r"^sentence 0: .* found \(0.0, 3\)$"),
         (([SENTENCE], ["0"], ["3"]), {}, r"^sentence 0: .* found \('0', '3'\)$"),
         (([SENTENCE], [0, 4], [3]), {}, "^start: expected 1 numbers, one for each sen.*, found 2$"),
         (([SENTENCE], 0, [3]), {}, "^start: expected a list of numbers, found 0$"),
         ((SENTENCE, [0], [3]), {}, "^expected sentences, found 'The dog ran .'$"),
         (([None], [0], [3]), {}, "^sentence 0: expected a sentence or a list of its tokens"),
-        (([SENTENCE], [0], [3]), {"unit": "words"}, "^unit: expected one of 'characters', 'tok"),
+        (
+            ([SENTENCE], [0], [3]),
+            {"unit": "words"},
+            "^unit of the spans: expected one of 'characters', 'tok",
+        ),
         (([SENTENCE], [0], [3], 9), {}, "^layer: expected mix, all, average, top or a number"),
         (([SENTENCE], [0], [3]), {"raw": 1}, "^raw: expected true or false, found 1$"),
         (

@@ -15,7 +15,8 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import elmo as elmo_module
 from elmo_plugin.elmo import uses
-from elmo_plugin.elmo.uses import Use, find_uses, read_uses, sample, word_forms, write_uses
+from elmo_plugin.elmo.spans import Use
+from elmo_plugin.elmo.uses import find_uses, read_uses, sample, word_forms, write_uses
 from tests.conftest import python
 from tests.damage import damage
 
@@ -400,7 +401,7 @@ from random import Random
 import torch
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.uses import embedded, sentences_with_uses
+from elmo_plugin.elmo.uses import embedded, find_uses
 
 
 def sentences():
@@ -417,8 +418,7 @@ def taken():
 torch.set_num_threads(1)
 elmo = Elmo.from_pretrained("tiny", requires_grad=sys.argv[1] == "trained")
 if sys.argv[1] == "uses":
-    with_uses = sentences_with_uses(sentences(), {"dog": "dog"}, None, 0, False)
-    found = embedded(elmo, with_uses, "top")
+    found = embedded(elmo, find_uses(sentences(), {"dog": "dog"}), "top")
 else:
     found = elmo.stream(sentences())
 for _ in range(3):
