@@ -195,8 +195,9 @@ setup(
     entry_points={
         # PyTorch calls this when it is imported.
         "torch.backends": ["elmo_plugin = elmo_plugin_torchvision:install"],
-        # spaCy imports this when it makes a pipeline.
+        # spaCy imports this when it makes a pipeline, or a model with this layer.
         "spacy_factories": ["elmo = elmo_plugin_spacy:make_elmo"],
+        "spacy_architectures": ["elmo_plugin.ElmoTok2Vec.v1 = elmo_plugin_spacy:make_tok2vec"],
     },
     classifiers=[
         # Tested versions.

@@ -95,6 +95,14 @@ def device_named(name: str, cuda_device: int) -> str:
     return "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
 
 
+def available_device(name: str, device: Any) -> torch.device:
+    """A device of PyTorch. Raises an `InputError` if this machine does not have it."""
+    try:
+        return torch.empty(0, device=device).device
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError):
+        fail(name, "a device of PyTorch that this machine has, such as cpu or cuda:0", device)
+
+
 @contextmanager
 def named(name: str) -> Iterator[None]:
     """Let the errors of invalid input and of missing files begin with `name` and a colon."""

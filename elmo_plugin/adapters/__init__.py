@@ -5,8 +5,10 @@ ELMo for other libraries. Each module can be imported without its library, becau
 
 from typing import Any
 
-from elmo_plugin.checks import check_path, fail
+from elmo_plugin.checks import available_device, check_choice, check_path, fail
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.modules import BiLM
+from elmo_plugin.modules.bilm import INITIAL_STATES
 
 
 def missing(package: str) -> Any:
@@ -26,19 +28,39 @@ def one_token(text: str) -> str:
     return "_".join(text.split()) or "_"
 
 
-def load_model(model: Any, layer: Any) -> Elmo:
+def load_model(
+    model: Any,
+    layer: Any,
+    *,
+    device: Any = "cpu",
+    precision: str | None = None,
+    initial_state: str | None = None,
+) -> Elmo:
     """
-    The model that `Elmo.from_archive` loads, with the same vectors for a sentence whatever is read
-    before it or with it: `warm` replaces a saved `carry`. Raises an `InputError` if `layer` is a
-    mix with layer norm, whose statistics are those of a whole batch.
+    The model that `Elmo.from_archive` loads, or that of a `BiLM`, frozen and on its device. It has
+    the same vectors for a sentence whatever is read before it or with it. `initial_state`: `"warm"`
+    or `"zero"`; by default the saved one, but `"warm"` instead of `"carry"`. `precision`: see
+    `Elmo`.
+
+    Raises an `InputError` if there is no such device, if another parameter has a wrong value, or if
+    `layer` is a mix with layer norm, whose statistics are those of a whole batch.
     """
-    check_path("model", model)
-    elmo = Elmo.from_archive(model).eval()
+    device = available_device("device", device)
+    options: dict[str, Any] = {"precision": precision}
+    if initial_state is not None:
+        states = [state for state in INITIAL_STATES if state != "carry"]
+        check_choice("initial_state", initial_state, states)
+        options["initial_state"] = initial_state
+    if isinstance(model, BiLM):
+        elmo = Elmo(model, requires_grad=False, **options)
+    else:
+        check_path("model", model)
+        elmo = Elmo.from_archive(model, **options)
     if elmo.initial_state == "carry":
         elmo.initial_state = "warm"
     if layer == "mix" and elmo.mixes[0].do_layer_norm:
         fail("layer", "another than the mix of this model, whose layer norm is of a batch", layer)
-    return elmo
+    return elmo.eval().to(device)
 
 
 def check_has_one_vector(layer: Any) -> None:

@@ -11,10 +11,10 @@ from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 
 try:
-    from flair import device
+    import flair
     from flair.embeddings.base import TokenEmbeddings, register_embeddings
 except ModuleNotFoundError:
-    TokenEmbeddings, device, register_embeddings = missing("flair"), None, lambda kind: kind
+    TokenEmbeddings, register_embeddings = missing("flair"), lambda kind: kind
 
 
 @register_embeddings
@@ -30,21 +30,28 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
         biLM.
     layer : `str | int`, optional (default = `"average"`)
         See `Elmo.embed`. `"all"` concatenates the layers.
+    device : `str | torch.device`, optional
+        Where the biLM is. By default `flair.device`, to which flair's models move it in any case.
+    precision, initial_state : `str`, optional
+        See `ElmoVectors`.
     """
 
     def __init__(
-        self, model: str | os.PathLike | BiLM = "small", layer: str | int = "average"
+        self,
+        model: str | os.PathLike | BiLM = "small",
+        layer: str | int = "average",
+        *,
+        device: Any = None,
+        precision: str | None = None,
+        initial_state: str | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(model, BiLM):
-            elmo = Elmo(model, requires_grad=False).eval()
-        else:
-            elmo = load_model(model, layer)
+        settings = {"precision": precision, "initial_state": initial_state}
+        elmo = load_model(model, layer, device=device or flair.device, **settings)
         self.elmo = elmo.requires_grad_(False)  # the mix too
         self.layer = layer
         self.name = f"elmo-{'bilm' if isinstance(model, BiLM) else model}-{layer}"
         self.static_embeddings = True
-        self.to(device)
 
     @property
     def embedding_length(self) -> int:
@@ -61,14 +68,15 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
     def to_params(self) -> dict[str, Any]:
         """The state dictionary of a tagger has the weights."""
         options, mixes = self.elmo.bilm.options.to_dict(), self.elmo.mix_settings
-        return {"options": options, "mixes": mixes, "layer": self.layer, "name": self.name}
+        params = {"options": options, "mixes": mixes, "layer": self.layer, "name": self.name}
+        return {**params, "precision": self.elmo.bilm.permitted_precision}
 
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> ElmoEmbeddings:
         options = BiLMOptions.from_dict(params["options"], source=f"flair's {params['name']}")
         bilm = BiLM(options)
-        embeddings = cls(bilm, params["layer"])
+        embeddings = cls(bilm, params["layer"], precision=params.get("precision"))
         mixed = Elmo(bilm, **params.get("mixes", {})).eval().requires_grad_(False)
-        embeddings.elmo = mixed.to(device)
+        embeddings.elmo = mixed.to(flair.device)
         embeddings.name = params["name"]
         return embeddings

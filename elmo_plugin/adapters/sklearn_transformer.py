@@ -39,17 +39,33 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         See `Elmo.embed`; a layer for which it gives one vector per token.
     raw : `bool`, optional (default = `False`)
         Whether texts are raw English, to split into tokens as in `Elmo.embed`. Needs nltk.
+    device : `str | torch.device`, optional (default = `"cpu"`)
+        Where the biLM is, such as `"cuda"`.
+    precision : `str`, optional
+        See `Elmo`.
+    initial_state : `str`, optional
+        `"warm"` or `"zero"`, see `Elmo`. By default that of the model, or `"warm"` if that is
+        `"carry"`.
     """
 
     def __init__(
-        self, model: Any = "small", layer: str | int = "average", raw: bool = False
+        self,
+        model: Any = "small",
+        layer: str | int = "average",
+        raw: bool = False,
+        *,
+        device: Any = "cpu",
+        precision: str | None = None,
+        initial_state: str | None = None,
     ) -> None:
         self.model, self.layer, self.raw = model, layer, raw
+        self.device, self.precision, self.initial_state = device, precision, initial_state
 
     def fit(self, X: Any, y: Any = None) -> ElmoVectors:
         """Load the biLM. It is not trained."""
         check_has_one_vector(self.layer)
-        self.elmo_ = load_model(self.model, self.layer)
+        settings = {k: getattr(self, k) for k in ("device", "precision", "initial_state")}
+        self.elmo_ = load_model(self.model, self.layer, **settings)
         self._n_features_out = self.elmo_.output_dim  # names of features need it
         return self
 

@@ -31,43 +31,46 @@ class ElmoComponent:
         its folder.
     layer : `str | int`
         See `Elmo.embed`; a layer for which it gives one vector per token.
+    settings
+        The `device`, `precision` and `initial_state` of `load_model`.
     """
 
-    def __init__(self, model: str, layer: str | int) -> None:
+    def __init__(self, model: str, layer: str | int, **settings: Any) -> None:
         check_has_one_vector(layer)
-        self.model, self.layer = model, layer
+        self.model, self.layer, self.settings = model, layer, settings
 
     @cached_property
     def elmo(self) -> Elmo:
-        return load_model(self.model, self.layer)
+        return load_model(self.model, self.layer, **self.settings)
 
     def __call__(self, doc: Any) -> Any:
         return next(self.pipe([doc]))
 
     def pipe(self, stream: Iterable[Any], *, batch_size: int = MOST_DOCS) -> Iterator[Any]:
         for docs in groups(stream, min(batch_size, MOST_DOCS)):
-            self._set_vectors(docs)
+            for doc, vectors in zip(docs, self.vectors(docs)):
+                doc.tensor = vectors
+                set_hooks(doc)
             yield from docs
 
-    def _set_vectors(self, docs: Sequence[Any]) -> None:
+    def vectors(self, docs: Sequence[Any]) -> list[np.ndarray]:
+        """The vectors of the tokens of each of several documents, shape `(n, 2P)`."""
         parts = [
-            [token for token in part if not token.is_space]
-            for doc in docs
+            (number, [token for token in part if not token.is_space])
+            for number, doc in enumerate(docs)
             for part in (doc.sents if doc.has_annotation("SENT_START") else [doc])
         ]
-        for doc in docs:
-            doc.tensor = np.zeros((len(doc), self.elmo.output_dim), "float32")
-            set_hooks(doc)
-        texts = [[one_token(token.text) for token in part] for part in parts]
-        for part, vectors in zip(parts, self.elmo.embed(texts, self.layer)):
-            if part:
-                part[0].doc.tensor[[token.i for token in part]] = vectors
+        texts = [[one_token(token.text) for token in part] for _, part in parts]
+        of_docs = [np.zeros((len(doc), self.elmo.output_dim), np.float32) for doc in docs]
+        for (number, part), vectors in zip(parts, self.elmo.embed(texts, self.layer)):
+            of_docs[number][[token.i for token in part]] = vectors
+        return of_docs
 
     def to_disk(self, path: str | os.PathLike, *, exclude: Sequence[str] = ()) -> None:
         self.elmo.save(path)
 
     def from_disk(self, path: str | os.PathLike, *, exclude: Sequence[str] = ()) -> ElmoComponent:
-        self.elmo = load_model(path, self.layer)
+        self.elmo = load_model(path, self.layer, **self.settings)
         return self
 
 

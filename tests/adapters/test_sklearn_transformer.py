@@ -69,6 +69,22 @@ def test_a_saved_model_that_carries(folder: Path, tmp_path: Path) -> None:
     ElmoVectors(tmp_path / "norm", "top").fit(texts)
 
 
+def test_settings(folder: Path) -> None:
+    """The expected means are NumPy's of `Elmo.embed` with this start state; a wrong value is an
+    error when the transformer is fitted. scikit-learn copies the settings with the transformer."""
+    texts = [text for text in TEXTS if text]
+    zero = Elmo.from_archive(folder, initial_state="zero")
+    expected = np.stack([zero.embed(text, "top").mean(axis=0) for text in texts])
+    made = ElmoVectors(folder, "top", device="cpu", initial_state="zero")
+    assert_close(clone(made).fit_transform(texts), expected, what="zero", atol=1e-6)
+    assert not np.allclose(ElmoVectors(folder, "top").fit_transform(texts), expected, atol=1e-5)
+    precise = clone(made).set_params(precision="bf16").fit(texts)
+    assert precise.elmo_.bilm.permitted_precision == "bf16"
+    for name, value in (("device", "cuda:99"), ("precision", "fp8"), ("initial_state", "carry")):
+        with pytest.raises(InputError, match=f"^{name}: expected .*, found '{value}'"):
+            ElmoVectors(folder, **{name: value}).fit(texts)
+
+
 def test_raw_text(folder: Path) -> None:
     """The same as of the tokens."""
     found = ElmoVectors(folder, raw=True).fit_transform(["It isn't easy.", "A dog!"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import spacy
-from spacy.tokens import Doc
+from spacy.tokens import Doc, DocBin
 
 import elmo_plugin_spacy  # noqa: F401
 from elmo_plugin import Elmo
@@ -107,6 +107,21 @@ def test_a_saved_model_that_carries(elmo: Elmo, folder: Path, tmp_path: Path) ->
     assert_close(found(BOTH).tensor, expected, what="saved", atol=1e-5)
 
 
+def test_settings(folder: Path, tmp_path: Path) -> None:
+    """The expected vectors are those of `Elmo` with this start state, which they depend on. A
+    pipeline that is read from disk has the settings of its config, which `spacy.load` replaces."""
+    nlp = pipeline(folder, layer="top", initial_state="zero", precision="bf16")
+    nlp.to_disk(tmp_path / "pipeline")
+    changed = {"components.elmo.precision": "fp32"}
+    loaded = spacy.load(tmp_path / "pipeline", config=changed)
+    found = [x.get_pipe("elmo").elmo for x in (nlp, spacy.load(tmp_path / "pipeline"), loaded)]
+    assert [x.bilm.permitted_precision for x in found] == ["bf16", "bf16", "fp32"]
+    zero = Elmo.from_archive(folder, initial_state="zero")
+    expected = np.concatenate([zero.embed(sentence, "top") for sentence in SENTENCES])
+    assert_close(loaded(BOTH).tensor, expected, what="tensor", atol=1e-5)
+    assert not np.allclose(pipeline(folder, layer="top")(BOTH).tensor, expected, atol=1e-5)
+
+
 def test_similarity(folder: Path, elmo: Elmo) -> None:
     """It is NumPy's cosine of the vectors of words in context, also of equal words, for which
     spaCy's own is 1; and 0 with white space, whose vector is zeros, and with a document of another
@@ -123,12 +138,21 @@ def test_similarity(folder: Path, elmo: Elmo) -> None:
     assert doc.similarity(spacy.blank("en")(BOTH)) == 0
 
 
-def test_a_stored_document(folder: Path) -> None:
-    """A document keeps its vectors in spaCy's own bytes, as `tensor`, and `set_hooks` makes them
-    the vectors of its tokens again, with their similarity and without white space in means."""
+@pytest.mark.parametrize("kind", ["bytes", "DocBin"])
+def test_a_stored_document(folder: Path, kind: str) -> None:
+    """A document keeps its vectors in spaCy's own bytes, as `tensor`. A `DocBin` does not keep
+    them, but `user_data`. `set_hooks` makes them the vectors of its tokens again, with their
+    similarity and without white space in means."""
     doc = pipeline(folder)(BOTH + "  ")
-    with pytest.warns(UserWarning, match="user hooks"):
-        found = Doc(doc.vocab).from_bytes(doc.to_bytes())
+    if kind == "bytes":
+        with pytest.warns(UserWarning, match="user hooks"):
+            found = Doc(doc.vocab).from_bytes(doc.to_bytes())
+    else:
+        doc.user_data["tensor"] = doc.tensor
+        stored = DocBin(docs=[doc], store_user_data=True).to_bytes()
+        (found,) = DocBin().from_bytes(stored).get_docs(doc.vocab)
+        assert not found.tensor.size
+        found.tensor = found.user_data["tensor"]
     assert np.array_equal(found.tensor, doc.tensor) and not np.allclose(found.vector, doc.vector)
     set_hooks(found)
     for part, stored in ((doc[3], found[3]), (doc[2:4], found[2:4]), (doc, found)):
@@ -164,3 +188,8 @@ def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
         pipeline(folder, layer="all")
     with pytest.raises(FileNotFoundError, match="nothing"):
         pipeline(tmp_path / "nothing")(BOTH)
+    with pytest.raises(InputError, match=r"^initial_state: expected one of 'zero', 'warm', found"):
+        pipeline(folder, initial_state="carry")(BOTH)
+    for device in ("cuda:99", "gpu"):
+        with pytest.raises(InputError, match=f"^device: .* such as cpu or cuda:0, found '{device}"):
+            pipeline(folder, device=device)(BOTH)

@@ -89,6 +89,15 @@ except InputError:
 else:
     raise AssertionError("a biLM that is fine-tuned was frozen")
 
+made = ElmoEmbeddings("tiny", "top", device="cpu", precision="bf16", initial_state="zero")
+made.embed(sentence := Sentence(["A", "dog", "ran"]))
+same = Elmo.from_pretrained("tiny", initial_state="zero", precision="bf16")
+expected = same.embed(["A", "dog", "ran"], "top")
+found = numpy.stack([token.embedding.cpu().numpy() for token in sentence])
+assert numpy.abs(found - expected).max() < 1e-5
+again = ElmoEmbeddings.from_params(made.to_params()).elmo
+assert (again.initial_state, again.bilm.permitted_precision) == ("zero", "bf16")
+
 def tagged(words, tags):
     sentence = Sentence(words)
     for token, tag in zip(sentence, tags):
