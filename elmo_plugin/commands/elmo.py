@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from elmo_plugin.checks import check_count
+from elmo_plugin.checks import InputError, check_count
 from elmo_plugin.commands.arguments import (
     add_initial_state,
     add_model_arguments,
@@ -15,25 +15,28 @@ from elmo_plugin.commands.arguments import (
     text_file,
     text_lines,
 )
-from elmo_plugin.elmo.dump import DumpSettings, dump
+from elmo_plugin.elmo.dump import NPY, DumpSettings, dump
 from elmo_plugin.elmo.elmo import POOLS
 from elmo_plugin.elmo.results import PART_SENTENCES, Line
 from elmo_plugin.text.characters import count_cropped, warn_of_cropped
 
 DESCRIPTION = """
 Writes the ELMo vectors of a text, one sentence per line, to an HDF5 file, with the options and
-the file layout of AllenNLP 0.9.
+the file layout of AllenNLP 0.9; or one vector per sentence as an array in a NumPy file.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input_file", help="the text, plain or compressed; - for standard input")
-    parser.add_argument("output_file", help="the HDF5 file to write")
+    parser.add_argument(
+        "output_file", help="the HDF5 file to write, or with --pool a NumPy file, OUT.npy"
+    )
     _add_layers(parser)
     parser.add_argument(
         "--pool",
         choices=POOLS,
-        help="one vector for each sentence, the mean over its tokens: (vector size)",
+        help="one vector for each sentence, the mean over its tokens: (vector size); in a file "
+        "OUT.npy, one array for all of them: (sentences, vector size)",
     )
     add_model_arguments(parser)
     parser.add_argument(
@@ -82,6 +85,12 @@ def _add_layers(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     check_output_file("output_file", args.output_file)
+    is_matrix = args.output_file.endswith(NPY)
+    if is_matrix and (args.pool is None or args.use_sentence_keys):
+        raise InputError(
+            f"output_file: expected --pool and no --use-sentence-keys with {args.output_file}, "
+            "which is one array for all sentences; other names, such as OUT.hdf5, are HDF5 files"
+        )
     # A batch cannot have more sentences than a part of the dump.
     check_count("--batch-size", args.batch_size, most=PART_SENTENCES)
     check_shard(args)
@@ -95,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
         batch_size=args.batch_size,
         dtype="float16" if args.float16 else "float32",
         use_sentence_keys=args.use_sentence_keys,
-        forget_sentences=args.forget_sentences,
+        forget_sentences=args.forget_sentences or is_matrix,
     )
 
     def lines(warns: bool) -> Iterator[Line]:

@@ -29,7 +29,7 @@ from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.elmo.pairs import pair_accuracies
 from elmo_plugin.elmo.raw_text import RUNNING
-from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, Line, write_results
+from elmo_plugin.elmo.results import PART_SENTENCES, Line, write_computed_with, write_results
 from elmo_plugin.elmo.scores import column_names, score_columns
 from elmo_plugin.elmo.sentences import groups, in_one_call
 from elmo_plugin.files.atomic_write import atomic_write
@@ -165,11 +165,7 @@ class _Table:
             for part in parts:
                 with part.open("rb") as file:
                     shutil.copyfileobj(file, joined)
-        record = Path(f"{self._args.output_file}.{COMPUTED_WITH}.json")  # tables have no place
-        record.unlink(missing_ok=True)  # of an earlier file of this name
-        if computed_with is not None:
-            with atomic_write(record) as temporary:
-                temporary.write_text(computed_with + "\n", "utf-8")
+        write_computed_with(self._args.output_file, computed_with)
 
 
 def _at_once(model: LanguageModel) -> int:

@@ -1,11 +1,12 @@
 """
 Writes the vectors of a text to an HDF5 file in the layout of AllenNLP 0.9's `allennlp elmo`: each
 sentence has a dataset named by its line number, and `sentence_to_index` is a JSON object that maps
-sentences to these names.
+sentences to these names. Vectors of whole sentences can be written as one array of NumPy instead.
 """
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,18 @@ import numpy as np
 from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.raw_text import Row
-from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, Line, write_results
+from elmo_plugin.elmo.results import (
+    COMPUTED_WITH,
+    PART_SENTENCES,
+    Line,
+    write_computed_with,
+    write_results,
+)
 from elmo_plugin.elmo.sentences import batches_by_length, groups
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
+
+NPY = ".npy"
+"""The ending of NumPy's files."""
 
 ORDINARY_LENGTH = 32
 """Sentence length in tokens on which the batch size is based; longer sentences count as several."""
@@ -54,13 +64,15 @@ def dump(
     Compute and write the vectors of a text, or resume an interrupted dump.
 
     `lines`: a text without empty sentences. With `carry` they are read in order; otherwise the
-    sentences of a part are sorted by length. `out`: HDF5 file to write. `total`: see
-    `write_results`.
+    sentences of a part are sorted by length. `out`: HDF5 file to write, or with `pool` a file whose
+    name ends in `NPY`, with an array of shape `(N, 2P)`, or `(N, L + 1, 2P)` for all layers, in the
+    order of the text. `total`: see `write_results`.
 
     Raises errors as `write_results`, and an `InputError` if a sentence cannot be the name of a
     dataset.
     """
-    results = _Vectors(elmo, out, settings)
+    is_matrix = settings.pool is not None and str(out).endswith(NPY)
+    results = (_Matrix if is_matrix else _Vectors)(elmo, out, settings)
     write_results(results, elmo, results.indexed(lines), out, total)
 
 
@@ -93,12 +105,24 @@ class _Vectors:
             yield line
 
     def write(self, sentences: list[Line], path: Path, done: Callable[[int], object]) -> None:
-        self._elmo.cache_words({word for line in sentences for word in line.tokens})
         with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
-            for places in self._batches(sentences):
-                self._write_batch([sentences[place] for place in places], file)
+            for places, vectors in self._read(sentences):
+                for place, numbers in zip(places, vectors):
+                    file.create_dataset(str(sentences[place].number), data=numbers)
                 disk.check()
                 done(len(places))
+
+    def _read(self, sentences: list[Line]) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+        """The indices of the sentences of each batch, and their vectors as they are stored."""
+        settings = self._settings
+        self._elmo.cache_words({word for line in sentences for word in line.tokens})
+        for places in self._batches(sentences):
+            batch = [sentences[place] for place in places]
+            rows = [Row(line.tokens, sentence=line.sentence) for line in batch]
+            vectors = self._elmo.embed_rows(
+                rows, settings.layer, pool=settings.pool, max_tokens=MOST
+            )
+            yield places, [self._stored(*pair) for pair in zip(batch, vectors)]
 
     def _batches(self, lines: list[Line]) -> Iterable[list[int]]:
         size = self._settings.batch_size
@@ -106,19 +130,16 @@ class _Vectors:
             return groups(range(len(lines)), size)
         return batches_by_length([len(line.tokens) for line in lines], size * ORDINARY_LENGTH)
 
-    def _write_batch(self, batch: list[Line], file: h5py.File) -> None:
-        settings = self._settings
-        rows = [Row(line.tokens, sentence=line.sentence) for line in batch]
-        vectors = self._elmo.embed_rows(rows, settings.layer, pool=settings.pool, max_tokens=MOST)
-        for line, whole in zip(batch, vectors):
-            with np.errstate(over="ignore"):
-                numbers = whole.astype(settings.dtype)
-            if not np.isfinite(numbers).all():
-                raise InputError(
-                    f"line {line.number + 1}: expected numbers that {settings.dtype} can "
-                    f"hold, found {np.abs(whole).max():.3g} in its vectors"
-                )
-            file.create_dataset(str(line.number), data=numbers)
+    def _stored(self, line: Line, whole: np.ndarray) -> np.ndarray:
+        dtype = self._settings.dtype
+        with np.errstate(over="ignore"):
+            numbers = whole.astype(dtype)
+        if not np.isfinite(numbers).all():
+            raise InputError(
+                f"line {line.number + 1}: expected numbers that {dtype} can "
+                f"hold, found {np.abs(whole).max():.3g} in its vectors"
+            )
+        return numbers
 
     def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
         has_sentence_keys = self._settings.use_sentence_keys
@@ -150,3 +171,36 @@ class _Vectors:
                 "or not next to those of other lines, because a slash separates groups; leave out "
                 "--use-sentence-keys, and nothing is computed again"
             ) from None
+
+
+class _Matrix(_Vectors):
+    """The vectors of sentences as one array in NumPy's format. A part has its rows alone."""
+
+    def __init__(self, elmo: Elmo, out: str | os.PathLike, settings: DumpSettings) -> None:
+        super().__init__(elmo, out, settings)
+        self.facts["layout"] = NPY
+        self._shape: tuple[int, ...] = (elmo.output_dim,)
+        if settings.layer == "all":
+            self._shape = elmo.n_layers, elmo.output_dim
+
+    def write(self, sentences: list[Line], path: Path, done: Callable[[int], object]) -> None:
+        rows = np.empty((len(sentences), *self._shape), self._settings.dtype)
+        for places, vectors in self._read(sentences):
+            rows[places] = vectors
+            done(len(places))
+        path.write_bytes(rows.data)
+
+    def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
+        files, row = list(parts), np.empty(self._shape, self._settings.dtype)
+        header = {
+            "descr": np.lib.format.dtype_to_descr(row.dtype),
+            "fortran_order": False,
+            "shape": (sum(file.stat().st_size for file in files) // row.nbytes, *self._shape),
+        }
+        # Not a memory map: if the disk is full, writing to one kills the process.
+        with path.open("wb") as joined:
+            np.lib.format.write_array_header_1_0(joined, header)
+            for file in files:
+                with file.open("rb") as rows:
+                    shutil.copyfileobj(rows, joined)
+        write_computed_with(self._out, computed_with)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from elmo_plugin.checks import (
     WHOLE,
@@ -321,6 +322,7 @@ class Elmo(BiLMLayers):
         pool: str | None = None,
         raw: bool = False,
         max_tokens: int = MAX_TOKENS,
+        progress: bool = False,
     ) -> Any:
         """
         Compute the vectors of sentences.
@@ -354,6 +356,8 @@ class Elmo(BiLMLayers):
             The most tokens to read at once, including padding and boundaries. More take more
             memory, and may be faster on a GPU. With `carry` all sentences are read at once, except
             those of a single raw text, each of which continues from the one before it.
+        progress : `bool`, optional (default = `False`)
+            Whether to show how many sentences have been read, in a bar of tqdm on stderr.
 
         # Returns
 
@@ -368,8 +372,10 @@ class Elmo(BiLMLayers):
             If the sentences have another form, if the layer or pool does not exist, or with `carry`
             if one of several raw texts has several sentences.
         """
+        check_flag("progress", progress)
         rows, is_single = token_rows(sentences, raw)
-        vectors = self.embed_rows(rows, layer, as_tensors, pool=pool, max_tokens=max_tokens)
+        options = {"pool": pool, "max_tokens": max_tokens, "progress": progress}
+        vectors = self.embed_rows(rows, layer, as_tensors, **options)
         return vectors[0] if is_single else vectors
 
     @not_compiled
@@ -382,6 +388,7 @@ class Elmo(BiLMLayers):
         *,
         pool: str | None = None,
         max_tokens: int = MAX_TOKENS,
+        progress: bool = False,
     ) -> Any:
         """The vectors of rows as in `embed`."""
         if pool is not None:
@@ -390,7 +397,10 @@ class Elmo(BiLMLayers):
         n_tokens = [(len(own), len(row.tokens)) for row in rows for own in split_row(row)]
         of_sentences: list[Any] = [None] * len(n_tokens)
         boundaries = layer == "mix" and self._normalizes
-        with self.reading():  # all sentences are read with the same weights
+        with (
+            self.reading(),  # all sentences are read with the same weights
+            tqdm(total=len(n_tokens), unit=" sentences", disable=not progress) as bar,
+        ):
             for places, layers, mask in self.read(rows, max_tokens, boundaries):
                 chosen = self._chosen(layers, mask, layer)
                 for number, b in enumerate(places):  # of (.., B, T, 2P)
@@ -398,6 +408,7 @@ class Elmo(BiLMLayers):
                     of_tokens = chosen[..., number, :own, :].float()
                     of_tokens = of_tokens.sum(-2) / max(1, of_row) if pool else of_tokens.clone()
                     of_sentences[b] = of_tokens if as_tensors else of_tokens.cpu().numpy()
+                bar.update(len(places))
         if not pool:
             join = torch.cat if as_tensors else np.concatenate
             some = by_row(rows, of_sentences)
@@ -415,6 +426,7 @@ class Elmo(BiLMLayers):
         layer: str | int = "mix",
         *,
         raw: bool = False,
+        progress: bool = False,
         **options: Any,
     ) -> Iterator[Any]:
         """
@@ -426,7 +438,7 @@ class Elmo(BiLMLayers):
             The sentences, each a string with white space between its tokens or a list of tokens. An
             open file has a sentence in each line. At most some thousand tokens are read ahead. A
             string of any list is a sentence; a warning says so if several have no white space.
-        layer, raw, options
+        layer, raw, progress, options
             See `embed`. With `carry`, each sentence continues from the one before it.
 
         # Returns
@@ -437,8 +449,12 @@ class Elmo(BiLMLayers):
         """
         n_tokens = 1 if self.initial_state == "carry" else PART_TOKENS
         embed = partial(self.embed_rows, layer=layer, **options)
-        for vectors in in_one_call(embed, parts(sentences, n_tokens, raw)):
-            yield from vectors
+        check_flag("progress", progress)
+        total = len(sentences) if isinstance(sentences, Sized) else None
+        with tqdm(total=total, unit=" sentences", disable=not progress) as bar:
+            for vectors in in_one_call(embed, parts(sentences, n_tokens, raw)):
+                yield from vectors
+                bar.update(len(vectors))
 
     def uses(
         self,

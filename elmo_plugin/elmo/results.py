@@ -153,6 +153,15 @@ def write_results(
         shutil.rmtree(folder, ignore_errors=True)  # another process may just have opened it
 
 
+def write_computed_with(out: str | os.PathLike, computed_with: str | None) -> None:
+    """Record in a file next to `out`, which has no place for it, what `out` was computed with."""
+    record = Path(f"{out}.{COMPUTED_WITH}.json")
+    record.unlink(missing_ok=True)  # of an earlier file of this name
+    if computed_with is not None:
+        with atomic_write(record) as temporary:
+            temporary.write_text(computed_with + "\n", "utf-8")
+
+
 def _warn_of_rounding(out: Path, runs: list[tuple[int, dict[str, Any]]]) -> None:
     if len(runs) > 1:
         (_, before), (first, settings) = runs[-2:]

@@ -128,6 +128,84 @@ def test_pool(text, tmp_path, options, layer):
         numpy.testing.assert_allclose(vectors, tokens[line].mean(axis=-2), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["--all"], ["--layer", 1, "--float16"], ["--top", "--initial-state", "carry"]],
+    ids=str,
+)
+def test_one_array(text, tmp_path, options, monkeypatch, arguments):
+    """The expected rows are the datasets of the HDF5 file of the same command, in the order of the
+    text, also after the run is stopped before its last part, of which the others are not computed
+    again. NumPy reads the array as a memory map, and nothing is left next to it."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
+    arguments = [*arguments, "--pool", "mean", "--batch-size", 2, *options]
+    run(text, tmp_path / "out.hdf5", *arguments)
+    write, out = dump._Matrix.write, tmp_path / "out.npy"
+
+    def stopped(self, group, *rest, **done):
+        return interrupt() if group[0].number == 6 else write(self, group, *rest, **done)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dump._Matrix, "write", stopped)
+        run(text, out, *arguments)
+    assert not out.exists()
+    written = []
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            dump._Matrix, "write", lambda self, *a, **k: written.append(a) or write(self, *a, **k)
+        )
+        run(text, out, *arguments)
+    assert [[line.number for line in group] for group, _ in written] == [[6]]
+    expected = read(tmp_path / "out.hdf5")
+    found = numpy.load(out, mmap_mode="r")
+    assert found.dtype == expected["0"].dtype
+    numpy.testing.assert_array_equal(found, [expected[str(k)] for k in range(len(TEXT))])
+    assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "out.hdf5", "out.npy"}
+
+
+def test_one_array_of_a_shard(text, tmp_path, options):
+    """By hand: the second of two shards has the sentences 1, 3 and 5. The expected rows are those
+    of `Elmo.embed` with NumPy's means. An empty text has an array without rows."""
+    arguments = ["--average", "--pool", "mean", *options]
+    run(text, tmp_path / "out.npy", *arguments, "--shard", "2/2")
+    elmo = Elmo.from_files(options[1], options[3])
+    expected = [elmo.embed(TEXT[k], "average").mean(axis=0) for k in (1, 3, 5)]
+    numpy.testing.assert_allclose(numpy.load(tmp_path / "out.npy"), expected, atol=1e-6)
+    (tmp_path / "empty").touch()
+    run(tmp_path / "empty", tmp_path / "empty.npy", *arguments)
+    assert numpy.load(tmp_path / "empty.npy").shape == (0, elmo.output_dim)
+
+
+def test_one_array_resumed_with_another_rounding(text, tmp_path, options, monkeypatch):
+    """The array has no place for what its parts were computed with, so a file next to it says it,
+    as for tables. Parts with one dataset for each sentence, which earlier versions wrote under any
+    name, are not those of an array."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 4)
+    out, arguments = tmp_path / "out.npy", ["--top", "--pool", "mean", *options]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dump, "_Matrix", dump._Vectors)
+        patch.setattr(dump._Vectors, "join", interrupt)
+        run(text, out, *arguments)
+    with pytest.raises(InputError, match=r"the layout of the interrupted run, None, found \.npy"):
+        run(text, out, *arguments)
+    shutil.rmtree(tmp_path / ".out.npy.parts")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dump._Matrix, "join", interrupt)
+        run(text, out, *arguments, "--batch-size", 2)
+    (tmp_path / ".out.npy.parts" / "0000000004.record").unlink()
+    run(text, out, *arguments, "--batch-size", 1)
+    recorded = json.loads((tmp_path / "out.npy.computed_with.json").read_text())
+    assert [(x["from sentence"], x["batch size"]) for x in recorded] == [(1, 2), (5, 1)]
+
+
+@pytest.mark.parametrize("given", [[], ["--pool", "mean", "--use-sentence-keys"]], ids=str)
+def test_an_array_of_vectors_of_tokens_is_refused(text, tmp_path, options, given):
+    """Sentences have different numbers of tokens, and the rows of an array have no names."""
+    with pytest.raises(InputError, match=r"^output_file: expected --pool and no --use-sentence-"):
+        run(text, tmp_path / "out.npy", "--top", *given, *options)
+    assert list(tmp_path.iterdir()) == [text]
+
+
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 100])
 def test_carried_states_do_not_depend_on_parts(
     text, tmp_path, bilm_files, options, monkeypatch, batch_size
@@ -210,15 +288,20 @@ def test_killed_and_resumed(
 
 
 @pytest.mark.parametrize("missing_bytes, kept", [(None, 0), (1, 4)])
-def test_a_full_disk(text, tmp_path, options, monkeypatch, missing_bytes, kept):
+@pytest.mark.parametrize("array", [False, True])
+def test_a_full_disk(text, tmp_path, options, monkeypatch, array, missing_bytes, kept):
     """A file size limit simulates the full disk, at the first part and at the last byte of the
     output. The command ends with exit code 1 and one sentence that names the file, without an error
     of HDF5. Once there is space, it writes the file of an uninterrupted dump."""
-    monkeypatch.setattr(dump, "PART_SENTENCES", 2)
-    run(text, tmp_path / "whole", "--all", *options)
-    size = (tmp_path / "whole").stat().st_size
+    monkeypatch.setattr(dump, "PART_SENTENCES", 35 if array else 2)
+    whole, out = (tmp_path / f"{name}{dump.NPY * array}" for name in ("whole", "out"))
+    arguments, contents = ["--all", *options], read
+    if array:  # more sentences, because it is smaller than the record of a part otherwise
+        text.write_text("".join(f"{sentence}\n" for sentence in TEXT * 20), "utf-8")
+        arguments, contents = [*arguments, "--pool", "mean"], lambda file: {"": numpy.load(file)}
+    run(text, whole, *arguments)
+    size = whole.stat().st_size
     limit = 1000 if missing_bytes is None else size - missing_bytes
-    out = tmp_path / "out"
 
     errors, stderr = os.pipe()  # not a file, which the limit would cut short
 
@@ -226,7 +309,7 @@ def test_a_full_disk(text, tmp_path, options, monkeypatch, missing_bytes, kept):
         os.dup2(stderr, 2)
         sys.stderr = open(2, "w")
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        run(text, out, "--all", *options)
+        run(text, out, *arguments)
 
     child = get_context("fork").Process(target=run_with_limit)
     child.start()
@@ -235,17 +318,18 @@ def test_a_full_disk(text, tmp_path, options, monkeypatch, missing_bytes, kept):
         error = pipe.read()
     child.join()
     assert child.exitcode == 1
-    file = tmp_path / ".out.parts" / ("0000000000.part" if missing_bytes is None else "joined")
+    parts = tmp_path / f".{out.name}.parts"
+    file = parts / ("0000000000.part" if missing_bytes is None else "joined")
     assert error.splitlines()[-1].endswith(
         f"{file}: could not be written, the disk may be full (File too large); "
         "once there is space, the same command resumes the run"
     )
     assert "h5py" not in error
-    assert len(list((tmp_path / ".out.parts").glob("*.part"))) == kept
+    assert len(list(parts.glob("*.part"))) == kept
     assert not out.exists()
-    run(text, out, "--all", *options)
-    assert same(read(out), read(tmp_path / "whole"))
-    assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "whole", "out"}
+    run(text, out, *arguments)
+    assert same(contents(out), contents(whole))
+    assert set(tmp_path.iterdir()) == {text, whole, out}
 
 
 def test_an_interrupted_dump_of_something_else(text, tmp_path, options, monkeypatch):

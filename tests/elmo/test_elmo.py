@@ -39,6 +39,25 @@ def test_embed_gives_the_vectors_of_forward(elmo):
     assert all(torch.equal(x, torch.from_numpy(y)) for x, y in zip(tensors, found))
 
 
+def test_progress(elmo, capsys):
+    """By hand: the bar counts all sentences, also those of raw strings, and changes no vector. Of
+    an iterator, `stream` does not know how many there are. Without it, nothing is printed."""
+    expected = elmo.embed(SENTENCES)
+    streamed = list(elmo.stream(iter(SENTENCES)))
+    assert capsys.readouterr().err == ""
+    for read, known, shown in (
+        (lambda: elmo.embed(SENTENCES, progress=True, max_tokens=7), expected, "3/3 ["),
+        (lambda: elmo.stream(SENTENCES, progress=True), streamed, "3/3 ["),
+        (lambda: elmo.stream(iter(SENTENCES), progress=True), streamed, "3 sentences ["),
+    ):
+        assert all(numpy.allclose(x, y, atol=1e-5) for x, y in zip(read(), known, strict=True))
+        assert shown in capsys.readouterr().err
+    elmo.embed(["A dog ran. It sat.", "It ran."], raw=True, progress=True)
+    assert "3/3 [" in capsys.readouterr().err
+    with pytest.raises(InputError, match="progress: expected true or false, found 1"):
+        elmo.embed(SENTENCES, progress=1)
+
+
 @pytest.mark.parametrize("sentence", ["<S> A dog .", ["A", "dog", ".", "</S>"]])
 def test_boundaries_in_a_sentence_are_warned_of(elmo, sentence, caplog):
     """`embed` adds the boundaries itself. The warning comes once in a process, and not for
