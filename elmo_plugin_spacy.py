@@ -43,7 +43,7 @@ def make_tok2vec(
     precision: str | None = None,
     initial_state: str | None = None,
 ) -> Any:
-    from elmo_plugin.adapters.spacy_layer import tok2vec_layer
+    from elmo_plugin.adapters.spacy_component import tok2vec_layer
 
     return tok2vec_layer(
         _component(model, layer, device=device, precision=precision, initial_state=initial_state)

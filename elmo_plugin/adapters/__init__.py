@@ -5,10 +5,9 @@ ELMo for other libraries. Each module can be imported without its library, becau
 
 from typing import Any
 
-from elmo_plugin.checks import available_device, check_choice, check_path, fail
+from elmo_plugin.checks import available_device, check_path, fail
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
-from elmo_plugin.modules.bilm import INITIAL_STATES
 
 
 def missing(package: str) -> Any:
@@ -28,29 +27,19 @@ def one_token(text: str) -> str:
     return "_".join(text.split()) or "_"
 
 
-def load_model(
-    model: Any,
-    layer: Any,
-    *,
-    device: Any = "cpu",
-    precision: str | None = None,
-    initial_state: str | None = None,
-) -> Elmo:
+def load_model(model: Any, layer: Any, device: Any = "cpu", **settings: Any) -> Elmo:
     """
     The model that `Elmo.from_archive` loads, or that of a `BiLM`, frozen and on its device. It has
-    the same vectors for a sentence whatever is read before it or with it. `initial_state`: `"warm"`
-    or `"zero"`; by default the saved one, but `"warm"` instead of `"carry"`. `precision`: see
-    `Elmo`.
+    the same vectors for a sentence whatever is read before it or with it. `settings`: `precision`
+    and `initial_state` of `Elmo`, by default those of the model, with `warm` instead of `carry`.
 
     Raises an `InputError` if there is no such device, if another parameter has a wrong value, or if
     `layer` is a mix with layer norm, whose statistics are those of a whole batch.
     """
     device = available_device("device", device)
-    options: dict[str, Any] = {"precision": precision}
-    if initial_state is not None:
-        states = [state for state in INITIAL_STATES if state != "carry"]
-        check_choice("initial_state", initial_state, states)
-        options["initial_state"] = initial_state
+    options = {name: value for name, value in settings.items() if value is not None}
+    if options.get("initial_state") == "carry":
+        fail("initial_state", "zero or warm, as sentences are read in any order", "carry")
     if isinstance(model, BiLM):
         elmo = Elmo(model, requires_grad=False, **options)
     else:

@@ -1,17 +1,29 @@
-"""ELMo as a component of a spaCy pipeline. `elmo_plugin_spacy` makes it known to spaCy."""
+"""
+ELMo as a component of a spaCy pipeline, and as a layer of spaCy's own components, such as `ner`.
+`elmo_plugin_spacy` makes both known to spaCy.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 
-from elmo_plugin.adapters import check_has_one_vector, load_model, one_token
+from elmo_plugin.adapters import check_has_one_vector, load_model, missing, one_token
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.sentences import groups
+
+try:
+    from thinc.api import Model, Shim
+except ModuleNotFoundError:
+    Model, Shim = missing("spacy"), missing("spacy")  # type: ignore[misc]
 
 MOST_DOCS = 64
 """Documents whose vectors are computed together, which bounds the memory."""
@@ -72,6 +84,49 @@ class ElmoComponent:
     def from_disk(self, path: str | os.PathLike, *, exclude: Sequence[str] = ()) -> ElmoComponent:
         self.elmo = load_model(path, self.layer, **self.settings)
         return self
+
+
+class ElmoShim(Shim):  # type: ignore[misc]
+    """An `ElmoComponent` as a part of a layer that is saved with it, but not trained."""
+
+    def to_bytes(self) -> bytes:
+        """The files of `Elmo.save` as a zip file."""
+        data = io.BytesIO()
+        with TemporaryDirectory() as folder, ZipFile(data, "w") as archive:
+            self._model.to_disk(folder)
+            for file in sorted(Path(folder).iterdir()):
+                archive.write(file, file.name)
+        return data.getvalue()
+
+    def from_bytes(self, data: bytes) -> ElmoShim:
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "elmo.zip"
+            file.write_bytes(data)
+            self._model.from_disk(file)
+        return self
+
+    def finish_update(self, optimizer: Any) -> None:
+        """Nothing is trained."""
+
+    def to_device(self, device_type: str, device_id: int) -> None:
+        """The device is the one in the config."""
+
+
+def tok2vec_layer(component: ElmoComponent) -> Any:
+    """
+    The layer, a `thinc.api.Model` from documents to the vectors of their tokens, each of shape
+    `(n, 2P)`. The biLM gets no gradient.
+    """
+    return Model("elmo", _forward, init=_init, dims={"nO": None}, shims=[ElmoShim(component)])
+
+
+def _forward(layer: Any, docs: Sequence[Any], is_train: bool) -> tuple[list[Any], Any]:
+    vectors = layer.shims[0]._model.vectors(docs)
+    return [layer.ops.asarray2f(x) for x in vectors], lambda gradients: []
+
+
+def _init(layer: Any, X: Any = None, Y: Any = None) -> None:
+    layer.set_dim("nO", layer.shims[0]._model.elmo.output_dim)
 
 
 def set_hooks(doc: Any) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from elmo_plugin.checks import InputError, check_count
+from elmo_plugin.checks import check_count, fail
 from elmo_plugin.commands.arguments import (
     add_initial_state,
     add_model_arguments,
@@ -87,10 +87,7 @@ def run(args: argparse.Namespace) -> None:
     check_output_file("output_file", args.output_file)
     is_matrix = args.output_file.endswith(NPY)
     if is_matrix and (args.pool is None or args.use_sentence_keys):
-        raise InputError(
-            f"output_file: expected --pool and no --use-sentence-keys with {args.output_file}, "
-            "which is one array for all sentences; other names, such as OUT.hdf5, are HDF5 files"
-        )
+        fail("output_file", "--pool and no --use-sentence-keys for a NumPy file", args.output_file)
     # A batch cannot have more sentences than a part of the dump.
     check_count("--batch-size", args.batch_size, most=PART_SENTENCES)
     check_shard(args)

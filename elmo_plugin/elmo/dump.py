@@ -79,6 +79,8 @@ def dump(
 class _Vectors:
     """The vectors of a text as `Results`."""
 
+    layout: str | None = None
+
     def __init__(self, elmo: Elmo, out: str | os.PathLike, settings: DumpSettings) -> None:
         self._elmo = elmo
         self._out = out
@@ -88,6 +90,7 @@ class _Vectors:
             "layers": settings.layer,
             "pool": settings.pool,
             "type of numbers": settings.dtype,
+            "layout": self.layout,
         }
         self.rounding = {"batch size": settings.batch_size}
         self.part_size = PART_SENTENCES
@@ -119,27 +122,22 @@ class _Vectors:
         for places in self._batches(sentences):
             batch = [sentences[place] for place in places]
             rows = [Row(line.tokens, sentence=line.sentence) for line in batch]
-            vectors = self._elmo.embed_rows(
-                rows, settings.layer, pool=settings.pool, max_tokens=MOST
-            )
-            yield places, [self._stored(*pair) for pair in zip(batch, vectors)]
+            whole = self._elmo.embed_rows(rows, settings.layer, pool=settings.pool, max_tokens=MOST)
+            with np.errstate(over="ignore"):
+                vectors = [x.astype(settings.dtype) for x in whole]
+            for line, x, stored in zip(batch, whole, vectors):
+                if not np.isfinite(stored).all():
+                    raise InputError(
+                        f"line {line.number + 1}: expected numbers that {settings.dtype} can "
+                        f"hold, found {np.abs(x).max():.3g} in its vectors"
+                    )
+            yield places, vectors
 
     def _batches(self, lines: list[Line]) -> Iterable[list[int]]:
         size = self._settings.batch_size
         if self._elmo.initial_state == "carry":
             return groups(range(len(lines)), size)
         return batches_by_length([len(line.tokens) for line in lines], size * ORDINARY_LENGTH)
-
-    def _stored(self, line: Line, whole: np.ndarray) -> np.ndarray:
-        dtype = self._settings.dtype
-        with np.errstate(over="ignore"):
-            numbers = whole.astype(dtype)
-        if not np.isfinite(numbers).all():
-            raise InputError(
-                f"line {line.number + 1}: expected numbers that {dtype} can "
-                f"hold, found {np.abs(whole).max():.3g} in its vectors"
-            )
-        return numbers
 
     def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
         has_sentence_keys = self._settings.use_sentence_keys
@@ -176,27 +174,23 @@ class _Vectors:
 class _Matrix(_Vectors):
     """The vectors of sentences as one array in NumPy's format. A part has its rows alone."""
 
-    def __init__(self, elmo: Elmo, out: str | os.PathLike, settings: DumpSettings) -> None:
-        super().__init__(elmo, out, settings)
-        self.facts["layout"] = NPY
-        self._shape: tuple[int, ...] = (elmo.output_dim,)
-        if settings.layer == "all":
-            self._shape = elmo.n_layers, elmo.output_dim
+    layout = NPY
+
+    def _empty(self, n_rows: int) -> np.ndarray:
+        none = self._elmo.embed([], self._settings.layer, pool=self._settings.pool)
+        return np.empty((n_rows, *none.shape[1:]), self._settings.dtype)
 
     def write(self, sentences: list[Line], path: Path, done: Callable[[int], object]) -> None:
-        rows = np.empty((len(sentences), *self._shape), self._settings.dtype)
+        rows = self._empty(len(sentences))
         for places, vectors in self._read(sentences):
             rows[places] = vectors
             done(len(places))
         path.write_bytes(rows.data)
 
     def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
-        files, row = list(parts), np.empty(self._shape, self._settings.dtype)
-        header = {
-            "descr": np.lib.format.dtype_to_descr(row.dtype),
-            "fortran_order": False,
-            "shape": (sum(file.stat().st_size for file in files) // row.nbytes, *self._shape),
-        }
+        files, row = list(parts), self._empty(1)
+        n = sum(file.stat().st_size for file in files) // row.nbytes
+        header = np.lib.format.header_data_from_array_1_0(row) | {"shape": (n, *row.shape[1:])}
         # Not a memory map: if the disk is full, writing to one kills the process.
         with path.open("wb") as joined:
             np.lib.format.write_array_header_1_0(joined, header)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -372,7 +374,6 @@ class Elmo(BiLMLayers):
             If the sentences have another form, if the layer or pool does not exist, or with `carry`
             if one of several raw texts has several sentences.
         """
-        check_flag("progress", progress)
         rows, is_single = token_rows(sentences, raw)
         options = {"pool": pool, "max_tokens": max_tokens, "progress": progress}
         vectors = self.embed_rows(rows, layer, as_tensors, **options)
@@ -397,10 +398,9 @@ class Elmo(BiLMLayers):
         n_tokens = [(len(own), len(row.tokens)) for row in rows for own in split_row(row)]
         of_sentences: list[Any] = [None] * len(n_tokens)
         boundaries = layer == "mix" and self._normalizes
-        with (
-            self.reading(),  # all sentences are read with the same weights
-            tqdm(total=len(n_tokens), unit=" sentences", disable=not progress) as bar,
-        ):
+        # A disabled bar would start the thread of tqdm too.
+        shown = tqdm(total=len(n_tokens), unit=" sentences") if progress else nullcontext()
+        with self.reading(), shown as bar:  # all sentences are read with the same weights
             for places, layers, mask in self.read(rows, max_tokens, boundaries):
                 chosen = self._chosen(layers, mask, layer)
                 for number, b in enumerate(places):  # of (.., B, T, 2P)
@@ -408,7 +408,8 @@ class Elmo(BiLMLayers):
                     of_tokens = chosen[..., number, :own, :].float()
                     of_tokens = of_tokens.sum(-2) / max(1, of_row) if pool else of_tokens.clone()
                     of_sentences[b] = of_tokens if as_tensors else of_tokens.cpu().numpy()
-                bar.update(len(places))
+                if bar is not None:
+                    bar.update(len(places))
         if not pool:
             join = torch.cat if as_tensors else np.concatenate
             some = by_row(rows, of_sentences)
@@ -449,12 +450,9 @@ class Elmo(BiLMLayers):
         """
         n_tokens = 1 if self.initial_state == "carry" else PART_TOKENS
         embed = partial(self.embed_rows, layer=layer, **options)
-        check_flag("progress", progress)
+        vectors = chain.from_iterable(in_one_call(embed, parts(sentences, n_tokens, raw)))
         total = len(sentences) if isinstance(sentences, Sized) else None
-        with tqdm(total=total, unit=" sentences", disable=not progress) as bar:
-            for vectors in in_one_call(embed, parts(sentences, n_tokens, raw)):
-                yield from vectors
-                bar.update(len(vectors))
+        yield from tqdm(vectors, total=total, unit=" sentences") if progress else vectors
 
     def uses(
         self,

@@ -16,8 +16,7 @@ from spacy.training import Example
 
 import elmo_plugin_spacy  # noqa: F401
 from elmo_plugin import Elmo
-from elmo_plugin.adapters.spacy_component import ElmoComponent
-from elmo_plugin.adapters.spacy_layer import tok2vec_layer
+from elmo_plugin.adapters.spacy_component import ElmoComponent, tok2vec_layer
 from elmo_plugin.checks import InputError
 from tests.compare import assert_close
 from tests.conftest import ROOT, BiLMFiles
