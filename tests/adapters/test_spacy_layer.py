@@ -78,6 +78,7 @@ def test_trained_and_loaded_in_another_process(data: Path, tmp_path: Path) -> No
         [sys.executable, "-W", "ignore", "-c", program, folder, text],
         capture_output=True,
         text=True,
+        cwd=ROOT,
         timeout=120,
     )
     assert found.stdout == f"{expected}\n", found.stderr
