@@ -1,29 +1,30 @@
 """
-SeqVec's vectors of the proteins in a FASTA file, in HDF5 files as those of bio_embeddings: the
-residues' vectors, which are sums of the layers, and each protein's, which is their mean:
-
-    python recipes/proteins.py MODEL PROTEINS.fasta RESIDUES.h5 MEANS.h5
+SeqVec's vectors of the proteins in a FASTA file, plain or .gz, in HDF5 files as those of
+bio_embeddings: the residues' vectors, which are sums of the layers, and each protein's, their mean.
+A stopped run resumes:  python recipes/proteins.py MODEL PROTEINS.fasta RESIDUES.h5 MEANS.h5
 """
 
+import fileinput
+import re
+import shutil
 import sys
 
 import h5py
 
 from elmo_plugin import Elmo
 
-model, fasta, residues_file, means_file = sys.argv[1:]
-elmo = Elmo.from_archive(model)
-with open(fasta) as file:
-    records = [record.partition("\n") for record in f"\n{file.read()}".split("\n>")[1:]]
-names = [header.split()[0] for header, _, _ in records]
-proteins = [list("".join(lines.split()).upper()) for _, _, lines in records]
-if [] in proteins:
-    sys.exit(f"{fasta}: {names[proteins.index([])]}: expected a sequence, found none")
-with h5py.File(residues_file, "w") as residues, h5py.File(means_file, "w") as means:
-    for start in range(0, len(names), 100):  # as many as fit into memory
-        part = elmo.embed(proteins[start : start + 100], "average", max_tokens=15000)
-        for number, vectors in enumerate(part, start):
-            total = elmo.n_layers * vectors
-            residues[str(number)], means[str(number)] = total, total.mean(axis=0)
-            for file in (residues, means):
-                file[str(number)].attrs["original_id"] = names[number]
+model, fasta, *files = sys.argv[1:]
+records = re.split(r"\n(?=>)", fileinput.hook_compressed(fasta, "r").read().strip())
+found = [re.fullmatch(r">(\S+).*\n([\s-]*[a-z][a-z\s-]*)(\*?)\s*", r, re.I) for r in records]
+if None in found:
+    sys.exit(f"{fasta}: expected >NAME and letters, found {records[found.index(None)][:60]!r}")
+if dropped := [match[1] for match in found if "-" in match[2] or match[3]]:
+    print(f"dropped - and a last * of {len(dropped)} proteins, as of {dropped[0]}", file=sys.stderr)
+elmo = Elmo.from_archive(model, cache_dir=f"{files[0]}.cache")  # from which a stopped run resumes
+proteins = [list(re.sub(r"[\s-]", "", match[2]).upper()) for match in found]
+with h5py.File(files[0], "w") as residues, h5py.File(files[1], "w") as means:
+    for number, (match, vectors) in enumerate(zip(found, elmo.stream(proteins, "average"))):
+        for file, data in ((residues, vectors), (means, vectors.mean(axis=0))):
+            file[str(number)] = elmo.n_layers * data
+            file[str(number)].attrs["original_id"] = match[1]
+shutil.rmtree(f"{files[0]}.cache")

@@ -1,7 +1,9 @@
 """Runs each recipe as a reader does, and compares what it gives with `Elmo.embed`. A recipe whose
 library is not installed is skipped; `make docs-test` installs them all."""
 
+import gzip
 import os
+import runpy
 import shutil
 import socket
 import subprocess
@@ -12,7 +14,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -20,6 +24,7 @@ import pytest
 import torch
 
 from elmo_plugin import Elmo
+from elmo_plugin.modules import BiLSTM
 from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import python
 from tests.docs.folder import prepare
@@ -155,22 +160,91 @@ def _logs(folder: Path) -> str:
     return "\n".join(file.read_text()[-3000:] for file in sorted(folder.glob("*.log")))
 
 
-def test_proteins(small: Elmo, tmp_path: Path) -> None:
-    """Each protein's number, identifier, and vectors: by NumPy, the sum of the layers, and its mean
-    over the residues. A FASTA file may break sequences into lines, in lower case too."""
-    sequences = {"sp|P1|A_B": "MKVLAAGIW", "Q2": "ACD", "Q3": "M" * 60}
-    fasta = tmp_path / "proteins.fasta"
-    fasta.write_text(">sp|P1|A_B a > b\nMKVL\naagiw\n\n>Q2\nACD\n>Q3\n" + "M" * 60)
-    files = [tmp_path / "residues.h5", tmp_path / "means.h5"]
-    run("proteins.py", "small", fasta, *files)
+SEQUENCES = {"sp|P1|A_B": "MKVLAAGIW", "Q2": "ACD", "Q3": "M" * 60}
+
+
+@pytest.fixture(params=["proteins.fasta", "proteins.fasta.gz"])
+def fasta(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """`SEQUENCES` in a FASTA file, which may break them into lines, in lower case too, and have
+    gaps and ends."""
+    text = "\n>sp|P1|A_B a > b\nMKVL\naa-giw*\n\n>Q2\nACD\n>Q3\n" + "M" * 60
+    file = tmp_path / request.param
+    file.write_bytes(gzip.compress(text.encode()) if file.suffix == ".gz" else text.encode())
+    return file
+
+
+def check_proteins(files: list[Path], small: Elmo) -> None:
     with h5py.File(files[0]) as residues, h5py.File(files[1]) as means:
         assert set(residues) == set(means) == {"0", "1", "2"}
-        for number, (name, sequence) in enumerate(sequences.items()):
+        for number, (name, sequence) in enumerate(SEQUENCES.items()):
             expected = small.embed(list(sequence), "all").sum(axis=0)
             found, mean = residues[str(number)], means[str(number)]
             assert found.attrs["original_id"] == mean.attrs["original_id"] == name
             np.testing.assert_allclose(found[()], expected, atol=1e-5)
             np.testing.assert_allclose(mean[()], expected.mean(axis=0), atol=1e-5)
+
+
+def test_proteins(small: Elmo, fasta: Path, tmp_path: Path) -> None:
+    """Each protein's number, identifier, and vectors: by NumPy, the sum of the layers, and its mean
+    over the residues. A line says which proteins had more than residues."""
+    files = [tmp_path / "residues.h5", tmp_path / "means.h5"]
+    done = python(RECIPES / "proteins.py", "small", fasta, *files)
+    assert "dropped - and a last * of 1 proteins, as of sp|P1|A_B\n" in done.stderr
+    check_proteins(files, small)
+    assert sorted(tmp_path.iterdir()) == sorted([fasta, *files])
+
+
+def test_proteins_after_an_interruption(
+    small: Elmo, fasta: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is interrupted at its third protein. The next one gives the expected vectors without
+    running the LSTMs."""
+    files = [tmp_path / "residues.h5", tmp_path / "means.h5"]
+    recipe = str(RECIPES / "proteins.py")
+    monkeypatch.setattr(sys, "argv", [recipe, "small", *map(str, [fasta, *files])])
+    stream = Elmo.stream
+
+    def interrupted(*arguments: Any) -> Iterator[Any]:
+        yield from islice(stream(*arguments), 2)
+        raise KeyboardInterrupt
+
+    def no_lstm(*_: Any) -> None:
+        raise AssertionError("the biLM was run")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Elmo, "stream", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            runpy.run_path(recipe)
+    with monkeypatch.context() as patch:
+        patch.setattr(BiLSTM, "forward", no_lstm)
+        runpy.run_path(recipe)
+    check_proteins(files, small)
+    assert sorted(tmp_path.iterdir()) == sorted([fasta, *files])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("MKVL\n", "MKVL"),
+        ("", ""),
+        (">A\nMK*VL\n", ">A\\nMK*VL"),
+        (">A\nMK\n>B\n", ">B"),
+        (">A\nMK\n> B\nMK\n", "> B\\nMK"),
+        (">A\nMK1\n", ">A\\nMK1"),
+        (">A\n---\n", ">A\\n---"),
+    ],
+)
+def test_a_file_that_is_not_fasta(
+    text: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has what is there, and nothing is computed."""
+    fasta = tmp_path / "a.fasta"
+    fasta.write_text(text)
+    monkeypatch.setattr(sys, "argv", ["", "small", str(fasta), *map(str, (tmp_path / "a", "b"))])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(RECIPES / "proteins.py"))
+    assert str(end.value) == f"{fasta}: expected >NAME and letters, found '{found}'"
+    assert [*tmp_path.iterdir()] == [fasta]
 
 
 def test_similarity(small: Elmo, text: Path) -> None:
