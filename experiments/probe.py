@@ -7,7 +7,8 @@ biLM.
 The classifier is trained on `*-ud-train.conllu` and scored on `*-ud-dev.conllu`, for each layer and
 their average, with each initial state. The baseline assigns a word its most frequent tag in the
 training data, and unknown words the most frequent tag overall. Each model is `NAME=ARCHIVE`, where
-ARCHIVE may be anything that `archive_file` accepts.
+ARCHIVE may be anything that `archive_file` accepts, or the folder of a transformer
+(`experiments/transformer.py`), which has no initial state.
 
 With `carry` the sentences are read in batches of 64 in the order of the file, and each row starts
 from the final state of the same row in the previous batch, as in bilm-tf.
@@ -33,15 +34,8 @@ from elmo_plugin.files.digest import digest
 from elmo_plugin.modules.bilm import INITIAL_STATES
 from experiments import new_parser, run
 from experiments.markdown import table
-from experiments.rows import (
-    AVERAGE,
-    RESULTS,
-    Row,
-    layer_names,
-    named_archive,
-    result_row,
-    save_rows,
-)
+from experiments.rows import AVERAGE, RESULTS, Row, named_archive, result_row, save_rows
+from experiments.transformer import Transformer, load_vectors, names_of_layers
 
 ROWS = 64
 """Rows of a batch with `carry`."""
@@ -100,7 +94,7 @@ def probe_accuracy(
     return _accuracy(classifier.predict(dev), dev_tags)
 
 
-def layer_vectors(elmo: Elmo, sentences: list[list[str]], work: Path) -> np.ndarray:
+def layer_vectors(elmo: Elmo | Transformer, sentences: list[list[str]], work: Path) -> np.ndarray:
     """
     The vectors of all words in all layers, shape `(L + 1, N, 2P)`, float16, computed once and
     cached in the folder `work`.
@@ -115,8 +109,9 @@ def layer_vectors(elmo: Elmo, sentences: list[list[str]], work: Path) -> np.ndar
     return np.load(file)
 
 
-def _compute(elmo: Elmo, sentences: list[list[str]]) -> list[np.ndarray]:
-    elmo.clear_caches()  # with `carry` the first batch starts from zeros
+def _compute(elmo: Elmo | Transformer, sentences: list[list[str]]) -> list[np.ndarray]:
+    if isinstance(elmo, Elmo):
+        elmo.clear_caches()  # with `carry` the first batch starts from zeros
     n_rows = ROWS if elmo.initial_state == "carry" else SENTENCES
     vectors: list[np.ndarray] = []
     for k in range(0, len(sentences), n_rows):
@@ -128,20 +123,24 @@ def _compute(elmo: Elmo, sentences: list[list[str]]) -> list[np.ndarray]:
 def probe_rows(
     name: str, archive_file: str, data: Path, states: Sequence[str], work: Path
 ) -> list[Row]:
-    """The rows of a biLM, one per initial state and layer."""
+    """The rows of a biLM, one per initial state and layer; or of a transformer, one per layer."""
     train, dev = read_treebank(data)
     rows = []
     for state in states:
-        elmo = Elmo.from_archive(archive_file, initial_state=state)
+        elmo = load_vectors(archive_file, initial_state=state)
         layers = [layer_vectors(elmo, part.sentences, work) for part in (train, dev)]
         averages = tuple(x.astype(np.float32).mean(axis=0) for x in layers)
-        names = layer_names(elmo.n_layers)
+        names = names_of_layers(elmo)
         for layer, (a, b) in zip(names, (*zip(*layers), averages)):
             started = time.process_time()
             a, b = a.astype(np.float32), b.astype(np.float32)
             metrics = {"accuracy": probe_accuracy(a, train.tags, b, dev.tags)}
-            settings = {"layer": layer, "initial_state": state, "data": data.name}
+            settings = {"layer": layer, "data": data.name}
+            if elmo.initial_state is not None:
+                settings["initial_state"] = elmo.initial_state
             rows.append(result_row(name, elmo, settings, metrics, started))
+        if elmo.initial_state is None:
+            break
     return rows
 
 
@@ -153,17 +152,27 @@ def baseline_row(data: Path) -> Row:
 
 
 def rows_table(rows: Sequence[Row]) -> str:
-    """Rows as Markdown: a line for each biLM and initial state, and one for the baseline."""
+    """
+    Rows as Markdown: a line for each biLM and initial state, and one for the baseline; and a table
+    for each transformer, whose layers are others.
+    """
     lines: dict[str, dict[str, float]] = {}
+    others: dict[str, dict[str, float]] = {}
     for found in rows:
         settings, accuracy = found["settings"], found["metrics"]["accuracy"]
-        state = f"`{settings['initial_state']}`" if "initial_state" in settings else BASELINE
-        label = f"{found['bilm']}, {state}" if found["bilm"] else state
-        lines.setdefault(label, {})[settings["layer"]] = accuracy
+        state = f"`{settings['initial_state']}`" if "initial_state" in settings else None
+        label = ", ".join(filter(None, (found["bilm"], state))) or BASELINE
+        is_other = found["bilm"] and not state
+        (others if is_other else lines).setdefault(label, {})[settings["layer"]] = accuracy
     found_layers = {layer for line in lines.values() for layer in line}
     names = sorted(found_layers, key=lambda layer: (layer == AVERAGE, layer != "words", layer))
     cells = ([line.get(name, "") for name in names] for line in lines.values())
-    return table(["vectors", *names], ([label, *line] for label, line in zip(lines, cells)))
+    parts = [table(["vectors", *names], ([label, *line] for label, line in zip(lines, cells)))]
+    parts += (
+        table(["vectors", *line], [[f"`{label}`", *line.values()]])
+        for label, line in others.items()
+    )
+    return "\n\n".join(parts)
 
 
 def probe_table(archive_file: str, data: Path, states: Sequence[str], work: Path) -> str:

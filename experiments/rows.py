@@ -100,13 +100,14 @@ def _key(row: Row) -> Any:
     return row["bilm"], row["settings"]
 
 
-def result_row(
-    name: str | None, elmo: BiLMLayers | None, settings: Row, metrics: Row, started: float
-) -> Row:
-    """A row; a baseline has no biLM. `started` is the CPU time at which its work began."""
+def result_row(name: str | None, elmo: Any, settings: Row, metrics: Row, started: float) -> Row:
+    """
+    A row; a baseline has no biLM, and a transformer has a digest of its own. `started` is the CPU
+    time at which its work began.
+    """
     return {
         "bilm": name,
-        "digest": elmo and bilm_digest(elmo),
+        "digest": bilm_digest(elmo) if isinstance(elmo, BiLMLayers) else elmo and elmo.digest,
         "settings": settings,
         "metrics": metrics,
         "seconds": round(time.process_time() - started, 1),

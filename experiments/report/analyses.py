@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import neighbors, probe, wsd
+from experiments import neighbors, probe, wic, wsd
 from experiments.rows import Row, known_rows
 
 TABLES = {
     "Table 4: nearest neighbors in context": (neighbors.FILE, neighbors.neighbors_table),
     "Table 5: word sense disambiguation (WSD)": (wsd.FILE, wsd.wsd_table),
     "Table 6: POS tagging": (probe.FILE, probe.rows_table),
+    "Table 7: word in context (WiC)": (wic.FILE, wic.wic_table),
 }
 
-SHOWN = {"layer", "initial_state", "query", "dev", "nearest"}
+SHOWN = {"layer", "initial_state", "query", "dev", "nearest", "classifier"}
 """The settings that a table shows. Its rows have all others in common."""
 
 

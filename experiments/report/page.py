@@ -43,6 +43,7 @@ ORDER = (
     "Table 4: nearest neighbors in context",
     "Table 5: word sense disambiguation (WSD)",
     "Table 6: POS tagging",
+    "Table 7: word in context (WiC)",
     "Figure 1: size of the training data",
     "Figure 2: learned weights of the layers",
     "Documents as one sentence",

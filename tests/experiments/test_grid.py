@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import string
 import time
 from collections import Counter
 from dataclasses import replace
@@ -18,7 +17,6 @@ import pytest
 import torch
 from allennlp.data import DatasetReader
 from allennlp.training import Checkpointer
-from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
@@ -31,8 +29,8 @@ from experiments.grid.training import CpuSeconds
 from experiments.rows import append_row, bilm_digest, read_rows
 from tests.conftest import ROOT, python
 from tests.experiments.test_probe import CONLLU
+from tests.experiments.test_transformer import write_bert
 
-LETTERS = [*string.ascii_letters, *(f"##{letter}" for letter in string.ascii_letters), ".", ","]
 GRID = """
 local cells = (import '%(root)s/experiments/grid/cells.libsonnet').cells;
 local tagger = (import '%(root)s/training_configs/tagger.jsonnet') + {
@@ -441,13 +439,7 @@ def test_a_transformer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sentence again in each epoch; and no digest, so another row, without the transformer."""
     data = tmp_path / "data"
     shutil.copytree(ROOT / "fixtures" / "tagging", data / "tagging")
-    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS]))
-    tokenizer = BertTokenizerFast(str(tmp_path / "vocab.txt"))
-    tokenizer.save_pretrained(data / "bert")
-    config = BertConfig(
-        len(tokenizer), 8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
-    )
-    BertModel(config).save_pretrained(data / "bert")
+    write_bert(data / "bert")
     text = GRID.replace("{ num_epochs: 1 }", "{ num_epochs: 2 }").replace("['top', 0.1]", "[0.1]")
     text = text.replace("{ pretrained: 'tiny' }", "{ transformer: 'bert', dim: 8 }")
     (tmp_path / "grid.jsonnet").write_text(text % {"root": ROOT})
