@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from elmo_plugin.commands.runner import DEBUG, NAMES, PROGRAM, run_program
+from elmo_plugin.pretrained import pretrained_names
 
 
 def run(arguments: Sequence[str]) -> int | str | None:
@@ -23,7 +24,8 @@ def run(arguments: Sequence[str]) -> int | str | None:
     except ImportError as error:
         if DEBUG in os.environ:
             raise
-        return f"{PROGRAM}: {error}; without AllenNLP, there are {', '.join(NAMES)}"
+        commands, models = map(", ".join, (NAMES, pretrained_names()))
+        return f"{PROGRAM}: {error}; without AllenNLP, there are {commands}; models: {models}"
     return run_allennlp(arguments)
 
 

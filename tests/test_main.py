@@ -111,6 +111,20 @@ def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
     assert n_keys > 0.9 * n_errors > 0
 
 
+def test_the_installed_models(tmp_path, monkeypatch):
+    """Without a command, the help and then the models of the package and of a distribution that
+    names one by its entry point."""
+    (tmp_path / "other-1.dist-info").mkdir()
+    (tmp_path / "other-1.dist-info" / "METADATA").write_text("Name: other\nVersion: 1\n")
+    points = "[elmo_plugin.models]\nother = other\n"
+    (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    end, printed = ended()
+    assert end is None and "bilm-encode" in printed
+    last = printed.splitlines()[-1]
+    assert last.startswith("Installed models: ") and last.endswith("other, small, tiny")
+
+
 ARGUMENTS = ["train", "evaluate", "predict", "elmo", "bilm-encode", "bilm-export", "bilm-import"]
 ARGUMENTS += ["elmo-mix", "uses", "elmo-configs", "CONFIG", "ARCHIVE", "TEXT", "OUT"]
 ARGUMENTS += ["nothing", "", "-", "-s", "-o", "{", "{}", '{"a": 1}', "--cuda-device", "0", "-1"]

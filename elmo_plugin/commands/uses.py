@@ -46,8 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     check_output_file("out", args.out)
     elmo = load_elmo(args)
-    layers: dict[str, str | int] = {str(k): k for k in range(elmo.n_layers)}
-    layers |= {"top": "top", "average": "average"}
+    layers = {str(k): k for k in range(elmo.n_layers)} | {"top": "top", "average": "average"}
     if args.layer not in layers:
         fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
     options = layers[args.layer], args.most, args.seed, args.raw, args.shard

@@ -110,8 +110,7 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
         first, last = places[inside[0]][0], places[inside[-1]][1]
         if first < start or end < last:
             cut.append(f"{text[start:end]!r} of {text[first:last]!r} in {name}")
-        use = _use(number, name, row, inside[0], inside[-1] + 1)
-        yield use._replace(word=word[0]) if any(word) else use
+        yield _use(number, name, row, inside[0], inside[-1] + 1, *word)
     if cut:
         logger.warning(
             f"spans that start or end within a token: {len(cut):,}, such as {cut[0]}; their "
@@ -131,7 +130,7 @@ def _with_places(name: str, sentence: Any, raw: bool) -> tuple[str, Row]:
     return text, row
 
 
-def _use(number: int, name: str, row: Row, first: int, last: int) -> Use:
+def _use(number: int, name: str, row: Row, first: int, last: int, word: str = "") -> Use:
     """The use that is the tokens from `first` to before `last` of a row."""
     of_sentence = row.sentence or [0] * len(row.tokens)
     token = " ".join(row.tokens[first:last])
@@ -140,4 +139,4 @@ def _use(number: int, name: str, row: Row, first: int, last: int) -> Use:
     in_row = of_sentence[first]
     text = " ".join(x for x, own in zip(row.tokens, of_sentence) if own == in_row)
     position = first - of_sentence.index(in_row)
-    return Use(token, token, "", number, position, text, in_row, number)
+    return Use(word or token, token, "", number, position, text, in_row, number)

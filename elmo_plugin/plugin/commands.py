@@ -34,6 +34,7 @@ from elmo_plugin.commands.runner import (
 from elmo_plugin.commands.streams import piped_output
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.plugin import bilm_import
+from elmo_plugin.pretrained import pretrained_names
 
 CLEAR = (ConfigurationError, InputError, OSError, FloatingPointError)
 """Errors whose message is sufficient by itself. The last is one of a loss that is not finite."""
@@ -95,6 +96,8 @@ def run_allennlp(arguments: Sequence[str]) -> int | str | None:
         # In training, other pipes may break too.
         with nullcontext() if is_train else piped_output():
             main(prog=PROGRAM)
+            if not arguments:  # after the help
+                print(f"\nInstalled models: {', '.join(pretrained_names())}")
     except (KeyboardInterrupt, SigTermReceived) as signal:
         hint = "; the same command with --recover resumes the run" if is_train else ""
         print(f"{PROGRAM}: interrupted{hint}", file=sys.stderr)

@@ -84,10 +84,12 @@ def test_an_address_that_needs_allennlp(tmp_path: Path, address: str) -> None:
 
 
 def test_a_command_of_allennlp_without_it(tmp_path: Path) -> None:
-    """By definition: the error says what to install, and names the commands that there are."""
+    """By definition: the error says what to install, and names the commands and the models that
+    there are. The package has two folders of models."""
     [(end, _)] = ends([["train", "config.jsonnet"]], tmp_path, NOT_INSTALLED).values()
     assert end.startswith(f"{PROGRAM}: elmo_plugin needs allennlp: pip install 'elmo_plugin[")
-    assert end.endswith(f"; without AllenNLP, there are {', '.join(NAMES)}")
+    assert f"; without AllenNLP, there are {', '.join(NAMES)}; models: " in end
+    assert {"small", "tiny"} <= set(end.rpartition(": ")[2].split(", "))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
