@@ -1,7 +1,14 @@
 """
-ELMo in plain PyTorch. `elmo_plugin.plugin` contains everything that is registered with AllenNLP.
-AllenNLP imports this package if a plugins file names it, which registers the plugin. In your own
-program, use `import elmo_plugin.plugin`.
+Contextual word vectors (`Elmo`) and word probabilities (`LanguageModel`) from a biLM:
+
+    elmo = Elmo.from_pretrained("small")
+    vectors = elmo.embed("He threw the stick to the dog .")  # NumPy, shape (8, 256)
+
+    model = LanguageModel.from_pretrained("small")
+    surprisal = -model.score("He threw the stick to the dog .").forward  # in bits
+
+`import elmo_plugin.plugin` registers ELMo with AllenNLP, and so does importing this package after
+AllenNLP.
 """
 
 import sys

@@ -25,7 +25,7 @@
     batch_size: 16,  // rows of text; each continues in the next window with its LSTM states
     window: 20,  // time steps of backpropagation (the paper's)
     // Number of windows after which a row restarts from zeros, the initial state in programs that read
-    // the exported files. bilm-tf never restarts rows; with much more text it is not needed.
+    // the exported files. bilm-tf never restarts rows, and much more text needs no restarts.
     restart_every: 50,
   },
   validation_data_loader: self.data_loader { shuffle: null, restart_every: null },

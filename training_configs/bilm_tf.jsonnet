@@ -3,8 +3,8 @@
 (import 'bilm.jsonnet') + {
   model+: { dropout: 0.1 },
   trainer+: {
-    // The initial accumulator and the norm presuppose gradients of loss x window, which the model
-    // has, as in bilm-tf.
+    // Like bilm-tf, the model multiplies the loss by the window; the accumulator and the norm are
+    // chosen for that.
     optimizer: { type: 'adagrad', lr: 0.2, initial_accumulator_value: 1.0 },
     grad_norm: 10.0,
     learning_rate_scheduler: null,

@@ -29,8 +29,8 @@ def one_token(text: str) -> str:
 
 def load_model(model: Any, layer: Any, device: Any = "cpu", **settings: Any) -> Elmo:
     """
-    The model that `Elmo.from_archive` loads, or that of a `BiLM`, frozen and on its device. It has
-    the same vectors for a sentence whatever is read before it or with it. `settings`: `precision`
+    The model that `Elmo.from_archive` loads, or that of a `BiLM`, frozen and on its device. Its
+    vectors for a sentence do not depend on other sentences. `settings`: `precision`
     and `initial_state` of `Elmo`, by default those of the model, with `warm` instead of `carry`.
 
     Raises an `InputError` if there is no such device, if another parameter has a wrong value, or if

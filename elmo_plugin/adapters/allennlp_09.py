@@ -31,7 +31,7 @@ class ElmoEmbedder:
 
     options_file : `str | os.PathLike`, optional (default = `"pretrained://small"`)
         bilm-tf's options file, or anything that `Elmo.from_archive` accepts. The default is a model
-        in the package with vectors of size 256; that of AllenNLP 0.9 was a download with 1024.
+        in the package with vectors of size 256; AllenNLP 0.9 downloaded one with size 1,024.
     weight_file : `str | os.PathLike`, optional
         bilm-tf's weight file, if `options_file` is an options file.
     cuda_device : `int`, optional (default = `-1`)
@@ -98,7 +98,9 @@ class ElmoEmbedder:
 
         # Raises
 
-        As `dump`; and `InputError` if a line is empty.
+        `InputError`
+            If a line is empty, a setting is wrong, or an output exists that these settings did
+            not write.
         """
         check_choice("output_format", output_format, CHOICES)
         check_count("batch_size", batch_size)

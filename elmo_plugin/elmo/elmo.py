@@ -66,7 +66,10 @@ class Elmo(BiLMLayers):
     Contextual word vectors: a biLM and one or more mixes of its layers.
 
         elmo = Elmo.from_archive("model.tar.gz")
-        vectors = elmo.embed("He threw the stick to the dog .")   # NumPy, (8, 2P)
+        vectors = elmo.embed("He threw the stick to the dog .")  # NumPy, (8, 256) for `small`
+
+    In shapes, B is the number of sentences, T that of tokens in the longest one, C that of
+    characters per token, L that of LSTM layers, and P is `projection_dim`: a vector has 2P values.
 
     # Parameters
 
@@ -170,7 +173,8 @@ class Elmo(BiLMLayers):
 
         # Raises
 
-        As `find_bilm`.
+        `InputError` or `FileNotFoundError`
+            If the files do not exist, are damaged or have another format.
         """
         return cls.from_found(find_bilm(options_file, weight_file, vocabulary_file), **kwargs)
 
@@ -182,10 +186,10 @@ class Elmo(BiLMLayers):
     @classmethod
     def from_archive(cls, archive_file: str | os.PathLike, **kwargs: Any) -> Elmo:
         """
-        Load a model from the `model.tar.gz` or the folder of a trained `bilm`, or of a task model
-        with the embedder `elmo` (`ARCHIVE#NAME` if it has several); from a folder, zip or `.tar.gz`
-        file with bilm-tf's two files; from a URL of any of these, or `hf://USER/REPOSITORY`; or
-        load an installed one by its name or `pretrained://NAME`. `kwargs` are those of `Elmo`.
+        Load a model from anything that names a biLM: the `model.tar.gz` or the folder of a trained
+        `bilm`, or of a task model with the embedder `elmo` (`ARCHIVE#NAME` if it has several); a
+        folder, zip or `.tar.gz` file with bilm-tf's two files; a URL of any of these, or
+        `hf://USER/REPOSITORY`; or the name of an installed model. `kwargs` are those of `Elmo`.
 
         A task model and the folder of `save` have trained mixes. They are loaded too, and the
         parameters of `Elmo` with which they were trained are the defaults of `kwargs`.
@@ -579,10 +583,10 @@ class Elmo(BiLMLayers):
 
         The program takes character ids of shape `(B, T, C)`, int64 and zeros at padding, and
         returns vectors of shape `(B, T, 2P)`, or `(L + 1, B, T, 2P)` for `"all"`, zeros at padding.
-        B and T are dynamic. It is for the biLM's device, shares its weights until it is saved, and
-        does not check that ids exist and that padding comes last. While it is made, other threads
-        that use the biLM wait. They must not use another one meanwhile: PyTorch's exporter changes
-        what all threads of a process compute.
+        B and T are dynamic. The program runs on the biLM's device, shares its weights until it is
+        saved, and does not check its input. During the export, other threads that use the biLM
+        wait. Do not use other models in other threads meanwhile: PyTorch's exporter affects the
+        whole process.
 
         # Parameters
 

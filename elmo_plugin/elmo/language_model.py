@@ -252,8 +252,9 @@ class LanguageModel(BiLMLayers):
         raw: bool = False,
     ) -> Any:
         """
-        Find the most probable words in the place of words. With both directions, the left and the
-        right context are assumed to be independent given the word, so that by Bayes' rule
+        Find the most probable words at given positions, from the context alone. With both
+        directions, the left and the right context are assumed to be independent given the word, so
+        by Bayes' rule
 
             p(w | left, right)  ~  p(w | left) p(w | right) / p(w),
 

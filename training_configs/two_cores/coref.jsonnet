@@ -1,4 +1,5 @@
-// coref.jsonnet for two cores and some ten documents: training reads their first sentences alone.
+// coref.jsonnet for two cores and some ten documents: training uses only the first sentences of
+// each document (max_sentences).
 local coref = import '../coref.jsonnet';
 
 coref {
