@@ -113,7 +113,8 @@ def text_lines(args: argparse.Namespace, file: Path | BinaryIO, name: str) -> It
     texts = read_lines(file, name)
     if args.raw == RUNNING:
         return running_lines(texts, *args.shard)
-    return sentence_lines(warn_of_wrapped(texts, name) if args.raw else texts, name, *args.shard)
+    texts = warn_of_wrapped(texts, name) if args.raw else texts
+    return sentence_lines(texts, name, getattr(args, "documents", False), *args.shard)
 
 
 def count_lines(file: Path | BinaryIO, lines: Iterable[Line]) -> int | None:

@@ -27,9 +27,16 @@ from elmo_plugin.commands.arguments import (
 from elmo_plugin.commands.streams import check_standard_output, print_text
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
-from elmo_plugin.elmo.pairs import pair_accuracies
+from elmo_plugin.elmo.pairs import pair_accuracies, pair_scores
 from elmo_plugin.elmo.raw_text import RUNNING
-from elmo_plugin.elmo.results import PART_SENTENCES, Line, write_computed_with, write_results
+from elmo_plugin.elmo.results import (
+    PART_SENTENCES,
+    Line,
+    document_groups,
+    documents_in,
+    write_computed_with,
+    write_results,
+)
 from elmo_plugin.elmo.scores import column_names, score_columns
 from elmo_plugin.elmo.sentences import groups, in_one_call
 from elmo_plugin.files.atomic_write import atomic_write
@@ -46,6 +53,19 @@ AT_ONCE = 256
 
 PLACES = 6
 """Decimal places of the numbers."""
+
+OF_A_TEXT = "documents", "entropy", "rank", "unknown_missing", "base", "shard"
+DEFAULTS = False, 2, (0, 1)
+"""Arguments that are not for pairs, and their values by default."""
+
+FLAGS = {
+    "--each-pair": "with --pairs, write the scores of each pair, and not the accuracies",
+    "--per-token": "with --pairs, compare means over the words and the boundary, and not sums",
+    "--documents": "read each sentence on from the one before it, up to a blank line",
+    "--entropy": "compute entropies too",
+    "--rank": "compute the rank of each word in its distributions too",
+    "--unknown-missing": "leave out the numbers of words that the softmax lacks",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="csv, a row for each word; or jsonl, a line for each sentence, which also has the "
         "log probabilities of the end and the beginning",
     )
-    parser.add_argument("--entropy", action="store_true", help="compute entropies too")
+    for flag, text in FLAGS.items():
+        parser.add_argument(flag, action="store_true", help=text)
     parser.add_argument(
         "--base",
         choices=tuple(BASES),
@@ -95,7 +116,7 @@ def run(args: argparse.Namespace) -> None:
     if args.pairs is not None:
         _score_pairs(args)
         return
-    check_shard(args)
+    _check_text_arguments(args)
     name, file = text_file("text", args.text)
     model = _load(args)
 
@@ -105,13 +126,26 @@ def run(args: argparse.Namespace) -> None:
     if args.output_file is None:
         header = _header(args)
         scored = partial(_scored, model, args=args)
-        for text in in_one_call(scored, groups(lines(), _at_once(model))):
+        for text in in_one_call(scored, _groups(lines(), model, args)):
             print_text(header + text, end="")
             header = ""
         print_text(header, end="")  # of a text without sentences
     else:
         total = count_lines(file, lines())
-        write_results(_Table(model, args), model, lines(), args.output_file, total)
+        divide = document_groups if args.documents else groups
+        write_results(_Table(model, args), model, lines(), args.output_file, total, divide)
+
+
+def _check_text_arguments(args: argparse.Namespace) -> None:
+    """Raise an `InputError` if arguments contradict one another, or are for pairs."""
+    check_shard(args)
+    if args.per_token or args.each_pair:
+        raise InputError("--per-token and --each-pair: expected --pairs with them, found a text")
+    if args.documents and (args.shard != (0, 1) or args.raw == RUNNING):
+        raise InputError(
+            "--documents: expected neither --shard, which would divide documents, nor "
+            "--running-text, where blank lines end paragraphs, found one of them"
+        )
 
 
 def _load(args: argparse.Namespace) -> LanguageModel:
@@ -126,16 +160,18 @@ def _load(args: argparse.Namespace) -> LanguageModel:
 def _score_pairs(args: argparse.Namespace) -> None:
     if args.initial_state == "carry":
         fail("--initial-state", "zero or warm with --pairs, which are no text", args.initial_state)
-    if args.entropy or args.base != 2 or args.shard != (0, 1) or args.raw == RUNNING:
-        raise InputError(
-            "--entropy, --base, --shard and --running-text: expected a text with them, found "
-            "--pairs"
-        )
+    given = [key for key in OF_A_TEXT if getattr(args, key) not in DEFAULTS]
+    given += ["running_text"] * (args.raw == RUNNING)
+    if given:
+        options = ", ".join(f"--{key.replace('_', '-')}" for key in given)
+        raise InputError(f"{options}: expected a text with them, found --pairs")
     pairs = [file for path in args.pairs for file in find_files(path)]
-    rows = pair_accuracies(_load(args), pairs, args.raw)
-    text = "".join(map(_json_line, rows))
+    rows = pair_scores(_load(args), pairs, args.raw, args.per_token)
+    rows = rows if args.each_pair else pair_accuracies(rows)
+    names, values = rows[0].keys(), [_rounded(row.values()) for row in rows]
+    text = "".join(_json_line(dict(zip(names, own))) for own in values)
     if args.format == "csv":
-        text = _csv([rows[0].keys(), *(row.values() for row in rows)])
+        text = _csv([names, *values])
     if args.output_file is None:
         print_text(text, end="")
     else:
@@ -149,13 +185,13 @@ class _Table:
     def __init__(self, model: LanguageModel, args: argparse.Namespace) -> None:
         self._model = model
         self._args = args
-        self.facts = {key: getattr(args, key) for key in ("format", "raw", "entropy", "base")}
+        self.facts = {key: getattr(args, key) for key in ("format", "raw", *OF_A_TEXT[:-1])}
         self.rounding: dict[str, Any] = {}
         self.part_size = PART_SENTENCES
 
     def write(self, sentences: list[Line], path: Path, done: Callable[[int], object]) -> None:
         with path.open("wb") as file:
-            for lines in groups(sentences, _at_once(self._model)):
+            for lines in _groups(sentences, self._model, self._args):
                 file.write(_encoded(_scored(self._model, lines, self._args)))
                 done(len(lines))
 
@@ -168,39 +204,64 @@ class _Table:
         write_computed_with(self._args.output_file, computed_with)
 
 
+def _groups(
+    lines: Iterable[Line], model: LanguageModel, args: argparse.Namespace
+) -> Iterator[list[Line]]:
+    """The lines that are scored in one call."""
+    if args.documents:
+        return document_groups(lines, PART_SENTENCES)
+    return groups(lines, _at_once(model))
+
+
 def _at_once(model: LanguageModel) -> int:
     """Under `carry` each sentence continues from the one before it."""
     return 1 if model.initial_state == "carry" else AT_ONCE
 
 
 def _header(args: argparse.Namespace) -> str:
-    names = column_names(args.entropy, bool(args.raw)) + ["line"] * (args.raw == RUNNING)
+    names = column_names(args.entropy, bool(args.raw), args.rank)
+    names += ["line"] * (args.raw == RUNNING) + ["document"] * args.documents
     return _csv([names]) if args.format == "csv" else ""
 
 
 def _scored(model: LanguageModel, lines: list[Line], args: argparse.Namespace) -> str:
     """The output for some lines of the text."""
     sentences: list[Any] = [line.raw if args.raw else line.tokens for line in lines]
-    scores = model.score(sentences, args.entropy, args.base, raw=bool(args.raw))
+    own: dict[str, list[int]] = {}  # columns with a number for each line
+    if args.raw == RUNNING:
+        own["line"] = [line.running.line for line in lines if line.running]
+    if args.documents:
+        own["document"] = [x[0].number for x in documents_in(lines) for _ in x]
+    scores = model.score(
+        sentences,
+        args.entropy,
+        args.base,
+        raw=bool(args.raw),
+        documents=own.get("document"),
+        rank=args.rank,
+        unknown_missing=args.unknown_missing,
+    )
     numbers = [line.number for line in lines]
     if args.format == "csv":
         columns = score_columns(scores, numbers)
-        if args.raw == RUNNING:
-            line_of = {line.number: line.running.line for line in lines if line.running}
-            columns["line"] = [line_of[number] for number in columns["sentence"]]
+        for name, values in own.items():
+            of_line = dict(zip(numbers, values))
+            columns[name] = [of_line[number] for number in columns["sentence"]]
         return _csv(zip(*map(_rounded, columns.values())))
     return "".join(
         _json_line(
-            {"sentence": line.number}
+            {"sentence": number}
             | {name: _rounded(values) for name, values in of_line.fields()}
-            | ({"line": line.running.line} if line.running else {})
+            | dict(zip(own, last))
         )
-        for line, of_line in zip(lines, scores)
+        for number, of_line, *last in zip(numbers, scores, *own.values())
     )
 
 
 def _rounded(values: Any) -> list[Any]:
     values = values.tolist() if isinstance(values, np.ndarray) else values
+    # A missing number is empty in CSV and null in JSON, which has no NaN.
+    values = [None if x != x else x for x in values]
     return [round(x, PLACES) if isinstance(x, float) else x for x in values]
 
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from itertools import count, groupby
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -32,17 +33,15 @@ def documents_of(rows: list[Row], labels: Any) -> list[list[int]]:
     for label in own:
         if not isinstance(label, (str, *WHOLE)):  # NaN is not equal to itself
             fail("documents", "labels that are strings or whole numbers", label)
-    places = by_row(rows, count())
-    documents: list[list[int]] = []
-    seen: set[Any] = set()
-    for label, of_document in groupby(zip(own, places), key=lambda pair: pair[0]):
-        if label in seen:
-            logger.warning(
-                f"documents: the label {label!r} occurs again after another one, where a new "
-                "document begins; sort the sentences by document to read them as one"
-            )
-        seen.add(label)
-        documents.append([place for _, of_row in of_document for place in of_row])
+    documents = [
+        [place for _, of_row in pairs for place in of_row]
+        for _, pairs in groupby(zip(own, by_row(rows, count())), key=itemgetter(0))
+    ]
+    if len(documents) > len(set(own)):
+        logger.warning(
+            "documents: a label occurs again after another one, where a new document begins; sort "
+            "the sentences by document to read them as one"
+        )
     return documents
 
 

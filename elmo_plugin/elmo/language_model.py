@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,8 +15,16 @@ from elmo_plugin.elmo.documents import documents_of, read_documents
 from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.raw_text import Row
-from elmo_plugin.elmo.scores import SentenceScores, joined_scores
-from elmo_plugin.elmo.sentences import MAX_TOKENS, by_row, sentences_of, token_rows
+from elmo_plugin.elmo.scores import BASES, BY_DIRECTION, DIRECTIONS, SentenceScores, joined_scores
+from elmo_plugin.elmo.sentences import (
+    MAX_TOKENS,
+    by_row,
+    named_rows,
+    one_call,
+    sentences_of,
+    token_rows,
+    tokens_of,
+)
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
@@ -25,11 +32,6 @@ from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, log_uniform
 from elmo_plugin.ops.backend import not_compiled
 from elmo_plugin.ops.softmax import entropies
 from elmo_plugin.text.characters import BEGIN, END, SPECIAL_WORDS, UNKNOWN
-
-BASES = {2: math.log(2), "e": 1.0}
-"""The bases of logarithms, and their natural logarithms."""
-
-DIRECTIONS = ("both", "forward", "backward")
 
 
 class Substitute(NamedTuple):
@@ -45,7 +47,7 @@ class LanguageModel(BiLMLayers):
 
         model = LanguageModel.from_pretrained("small")
         scores = model.score("He threw the stick to the dog .")
-        -scores.forward[:-1]   # the surprisal of each word in bits
+        scores.surprisal   # of each word, in bits
 
     The forward direction predicts each word from those before it, and the sum of its log
     probabilities is the log probability of the sentence. So is the sum of the backward direction,
@@ -140,6 +142,8 @@ class LanguageModel(BiLMLayers):
         raw: bool = False,
         max_tokens: int = MAX_TOKENS,
         documents: Any = None,
+        rank: bool = False,
+        unknown_missing: bool = False,
     ) -> Any:
         """
         Compute the log probability of each word, of the end and of the beginning.
@@ -162,6 +166,11 @@ class LanguageModel(BiLMLayers):
             and have the same label are a document: in both directions, each continues from the
             state after the one before, and the first one starts as `initial_state` says, under
             `carry` from zeros. By default each sentence is a document.
+        rank : `bool`, optional (default = `False`)
+            Whether to compute the rank of each word in its distribution too, 1 for the most
+            probable word.
+        unknown_missing : `bool`, optional (default = `False`)
+            Whether words that the softmax lacks have NaN, and not the scores of `<UNK>`.
 
         # Returns
 
@@ -173,8 +182,11 @@ class LanguageModel(BiLMLayers):
         """
         check_flag("entropy", entropy)
         check_choice("base", base, BASES)
+        check_flag("rank", rank)
+        check_flag("unknown_missing", unknown_missing)
         rows, is_single = token_rows(sentences, raw)
-        of_sentences = self._score_rows(rows, entropy, BASES[base], max_tokens, documents)
+        wanted = base, entropy, rank, unknown_missing
+        of_sentences = self._score_rows(rows, wanted, max_tokens, documents)
         scores = [
             joined_scores(some)._replace(spans=row.spans, words=row.words, sentence=row.sentence)
             for row, some in zip(rows, by_row(rows, of_sentences))
@@ -182,39 +194,46 @@ class LanguageModel(BiLMLayers):
         return scores[0] if is_single else scores
 
     def _score_rows(
-        self, rows: list[Row], entropy: bool, unit: float, max_tokens: int, documents: Any
+        self, rows: list[Row], wanted: tuple, max_tokens: int = MAX_TOKENS, documents: Any = None
     ) -> list[SentenceScores]:
-        """The scores of each sentence of rows. `unit`: see `_scores`."""
+        """The scores of each sentence of rows. `wanted`: the last arguments of `_scores`."""
         sentences = sentences_of(rows)
         scores: list[Any] = [None] * len(sentences)
         with self.reading():
             for places, top in self._read(rows, max_tokens, documents):
-                own = self._scores([sentences[b] for b in places], top, entropy, unit)
+                own = self._scores([sentences[b] for b in places], top, *wanted)
                 for b, of_sentence in zip(places, own):
                     scores[b] = of_sentence
         return scores
 
     def _scores(
-        self, sentences: list[list[str]], top: Tensor, entropy: bool, unit: float
+        self, sentences: list[list[str]], top: Tensor, base: Any, *flags: bool
     ) -> Iterator[SentenceScores]:
         """
-        The scores of a batch in a unit that is given in nats. `top`: its top layer by direction,
-        including the boundaries, shape `(2, B, T + 2, P)`.
+        The scores of a batch. `top`: its top layer by direction, including the boundaries, shape
+        `(2, B, T + 2, P)`. `flags`: `entropy`, `rank` and `unknown_missing` of `score`.
         """
+        entropy, rank, unknown_missing = flags
         ids = [[self._ids.get(word, UNKNOWN) for word in sentence] for sentence in sentences]
         vectors = [h for row, own in enumerate(ids) for h in _predicting(top[:, row], len(own))]
         targets = torch.tensor([k for own in ids for k in (*own, END, BEGIN, *own)])
         hidden = torch.cat(vectors)
-        numbers = [self.softmax.log_probabilities(hidden, targets.to(hidden.device))]
+        on_device = targets.to(hidden.device)
+        numbers = [self.softmax.log_probabilities(hidden, on_device)]
         if entropy:
             numbers.append(entropies(hidden, self.softmax.weight, self.softmax.bias))
-        arrays = torch.stack(numbers).cpu().double().numpy() / unit
+        arrays = torch.stack(numbers).cpu().double().numpy() / BASES[base]
+        if rank:
+            arrays = np.vstack([arrays, self.softmax.ranks(hidden, on_device).cpu().numpy()])
+        if unknown_missing:  # entropies do not depend on the word
+            arrays[:: 1 + entropy, targets.numpy() == UNKNOWN] = np.nan
+        wanted = {"": True, "entropy": entropy, "rank": rank}
+        names = [name for name in BY_DIRECTION if wanted[name.partition("_")[2]]]
         ends = np.cumsum([2 * len(own) + 2 for own in ids])[:-1]
         for sentence, own, array in zip(sentences, ids, np.split(arrays, ends, axis=1)):
             in_vocabulary = np.array([k != UNKNOWN for k in own], dtype=bool)
-            # Log probabilities and, if wanted, entropies, each of both directions, (n + 1,).
-            by_direction = array.reshape(2 * len(numbers), -1)
-            yield SentenceScores(sentence, in_vocabulary, *by_direction)
+            of_names: Any = dict(zip(names, array.reshape(len(names), -1)))  # each (n + 1,)
+            yield SentenceScores(sentence, in_vocabulary, base=base, **of_names)
 
     @not_compiled
     @torch.no_grad()
@@ -232,13 +251,77 @@ class LanguageModel(BiLMLayers):
         word. `sentences`, `raw`: see `Elmo.embed`. `documents`: see `score`.
         """
         rows, _ = token_rows(sentences, raw)
-        some = self._score_rows(rows, False, BASES["e"], MAX_TOKENS, documents)
+        some = self._score_rows(rows, ("e", False, False, False), documents=documents)
         if not some:
             fail("sentences", "at least one", sentences)
         forward = -np.concatenate([x.forward for x in some]).mean()
         backward = -np.concatenate([x.backward for x in some]).mean()
         means = {"": (forward + backward) / 2, "forward_": forward, "backward_": backward}
         return {f"{name}perplexity": float(np.exp(mean)) for name, mean in means.items()}
+
+    @not_compiled
+    @torch.no_grad()
+    def score_continuations(
+        self,
+        prefixes: str | Sequence[str] | Sequence[Sequence[str]],
+        continuations: Sequence[Any],
+        base: int | str = 2,
+        *,
+        unknown_missing: bool = False,
+    ) -> Any:
+        """
+        Compute the log probability of words or phrases after the beginning of a sentence: for a
+        phrase, the sum over its words, each given those before it. The forward direction alone
+        gives it, because the backward direction would need the rest of the sentence. Under `carry`
+        a sentence starts from zeros, and the carried state stays as it is.
+
+        # Parameters
+
+        prefixes : `str | Sequence[str] | Sequence[Sequence[str]]`
+            The beginning of a sentence, which may be empty, or several; see `Elmo.embed`.
+        continuations : `Sequence`
+            Strings or lists of tokens; for several beginnings, a list of these for each.
+        base, unknown_missing
+            See `score`.
+
+        # Returns
+
+        `numpy.ndarray`
+            A number for each continuation, shape `(n,)`, float64; for several beginnings, a list of
+            arrays.
+
+        # Raises
+
+        As `score`, and `InputError` if a continuation has no words.
+        """
+        check_choice("base", base, BASES)
+        check_flag("unknown_missing", unknown_missing)
+        rows, is_single = token_rows(prefixes)
+        lists = [continuations] if is_single else continuations
+        if len(lists) != len(rows):
+            fail("continuations", f"a list for each of {len(rows)} beginnings", continuations)
+        expected = "continuations: expected words or phrases"
+        phrases = [[tokens_of(*named) for named in named_rows(own, expected)] for own in lists]
+        pairs = [(row.tokens, words) for row, own in zip(rows, phrases) for words in own]
+        if not pairs or not all(words for _, words in pairs):
+            fail("continuations", "at least one, and words in each", continuations)
+        # A phrase's last word is not read, so that single words share the words before them.
+        keys = list(dict.fromkeys((*tokens, *words[:-1]) for tokens, words in pairs))
+        context: dict[tuple[str, ...], Tensor] = {}
+        with one_call(), self.reading():
+            self.check_words([tokens + words for tokens, words in pairs])
+            alone = range(len(keys))
+            for places, top in self._read([Row(list(x)) for x in keys], MAX_TOKENS, alone):
+                context |= {keys[b]: h for b, h in zip(places, top[0])}
+            hidden = torch.cat([context[(*x, *y[:-1])][len(x) : len(x) + len(y)] for x, y in pairs])
+            targets = torch.tensor([self._ids.get(w, UNKNOWN) for _, words in pairs for w in words])
+            numbers = self.softmax.log_probabilities(hidden, targets.to(hidden.device))
+        log_p = numbers.cpu().double().numpy() / BASES[base]
+        if unknown_missing:
+            log_p[targets.numpy() == UNKNOWN] = np.nan
+        sums = np.add.reduceat(log_p, np.cumsum([0, *(len(words) for _, words in pairs)])[:-1])
+        of_rows = np.split(sums, np.cumsum([len(own) for own in phrases])[:-1])
+        return sums if is_single else of_rows
 
     @not_compiled
     @torch.no_grad()

@@ -4,7 +4,6 @@ gives the acceptable sentence the higher score.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -14,8 +13,8 @@ import numpy as np
 from tqdm import tqdm
 
 from elmo_plugin.checks import InputError, shown
-from elmo_plugin.elmo.language_model import DIRECTIONS, LanguageModel
-from elmo_plugin.elmo.scores import SentenceScores
+from elmo_plugin.elmo.language_model import LanguageModel
+from elmo_plugin.elmo.scores import DIRECTIONS, SentenceScores
 from elmo_plugin.elmo.sentences import groups, one_call
 from elmo_plugin.text.lines import read_lines
 
@@ -27,8 +26,8 @@ AT_ONCE = 1024
 
 
 class Pair(NamedTuple):
-    good: str
-    bad: str
+    sentence_good: str
+    sentence_bad: str
     paradigm: str
     phenomenon: str
 
@@ -55,63 +54,67 @@ def read_pairs(file: Path) -> Iterator[Pair]:
         yield Pair(*values)
 
 
-def pair_accuracies(
-    model: LanguageModel, files: Iterable[Path], raw: bool = False
+def pair_scores(
+    model: LanguageModel, files: Iterable[Path], raw: bool = False, per_token: bool = False
 ) -> list[dict[str, Any]]:
     """
-    One row for each paradigm, each phenomenon and all pairs. `forward`, `backward` and `both` are
-    the percentages of pairs whose acceptable sentence has the higher log probability in a
-    direction, or the higher sum of both directions; a tie is not one of them. `.._ties` are the
-    percentages of ties. `unknown_pairs` is the number of pairs whose sentences are equal if all
-    words that the softmax lacks are regarded as one, and `.._known` are the percentages for the
-    other pairs. `raw`: see `LanguageModel.score`.
+    A row for each pair. `forward_good` and so on are the sums of the log probabilities in bits, or
+    with `per_token` their means over the words and the boundary. `unknown_pair` says whether the
+    sentences are equal if all words that the softmax lacks are regarded as one. `raw`: see
+    `LanguageModel.score`.
     """
-    counts: dict[tuple[str, str, str], Counter[str]] = {}
+    rows: list[dict[str, Any]] = []
     pairs = chain.from_iterable(map(read_pairs, files))
     with one_call(), tqdm(unit=" pairs") as progress:
         for group in groups(pairs, AT_ONCE):
-            sentences: list[Any] = [s for pair in group for s in (pair.good, pair.bad)]
+            sentences: list[Any] = [s for pair in group for s in pair[:2]]
             scores = model.score(sentences if raw else [s.split() for s in sentences], raw=raw)
             for pair, good, bad in zip(group, scores[::2], scores[1::2]):
-                counted = _compared(good, bad)
-                for key in (
-                    ("paradigm", pair.paradigm, pair.phenomenon),
-                    ("phenomenon", pair.phenomenon, pair.phenomenon),
-                    ("all", "all", ""),
-                ):
-                    counts.setdefault(key, Counter()).update(counted)
+                rows.append(pair._asdict() | _scores(good, bad, np.mean if per_token else np.sum))
             progress.update(len(group))
-    if not counts:
+    if not rows:
         raise InputError("--pairs: expected at least one pair, found none in these files")
+    return rows
+
+
+def _scores(good: SentenceScores, bad: SentenceScores, reduced: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for name in DIRECTIONS[1:]:
+        for kind, x in (("good", good), ("bad", bad)):
+            row[f"{name}_{kind}"] = float(reduced(getattr(x, name)))
+    one, other = ([w if k else None for w, k in zip(*x[:2])] for x in (good, bad))
+    return row | {"tokens_good": len(one), "tokens_bad": len(other), "unknown_pair": one == other}
+
+
+def pair_accuracies(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """
+    One row for each paradigm, each phenomenon and all pairs out of the rows of `pair_scores`.
+    `forward`, `backward` and `both` are the percentages of pairs whose acceptable sentence has the
+    higher score in a direction, or the higher sum of both directions; a tie is not one of them.
+    `.._ties` are the percentages of ties, `unknown_pairs` is the number of unknown pairs, and
+    `.._known` are the percentages for the other pairs.
+    """
+    grouped: dict[tuple[str, str, str], list[Any]] = {}
+    for row in rows:
+        name, kind = row["paradigm"], row["phenomenon"]
+        for key in (("paradigm", name, kind), ("phenomenon", kind, kind), ("all", "all", "")):
+            grouped.setdefault(key, []).append(row)
     order = ("paradigm", "phenomenon", "all")
-    return [_row(*key, counts[key]) for key in sorted(counts, key=lambda k: order.index(k[0]))]
+    return [_row(*key, grouped[key]) for key in sorted(grouped, key=lambda k: order.index(k[0]))]
 
 
-def _compared(good: SentenceScores, bad: SentenceScores) -> list[str]:
-    """What to count for a pair."""
-    sums = [np.array([x.forward.sum(), x.backward.sum()]) for x in (good, bad)]
-    forward, backward = sums[0] - sums[1]
-    one, other = (
-        [word if known else None for word, known in zip(x.tokens, x.in_vocabulary)]
-        for x in (good, bad)
+def _row(level: str, name: str, phenomenon: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    forward, backward = (
+        np.array([row[f"{d}_good"] - row[f"{d}_bad"] for row in rows]) for d in DIRECTIONS[1:]
     )
-    counted = ["pairs", *(["unknown_pairs"] if one == other else [])]
-    for name, difference in zip(DIRECTIONS, (forward + backward, forward, backward)):
-        if abs(difference) < ROUNDING:
-            counted.append(f"{name}_ties")
-        elif difference > 0:
-            counted += [name, *([f"{name}_known"] if one != other else [])]
-    return counted
+    known = np.array([not row["unknown_pair"] for row in rows])
+    differences = dict(zip(DIRECTIONS, (forward + backward, forward, backward)))
+    row = {"level": level, "name": name, "phenomenon": phenomenon, "pairs": len(rows)}
+    row |= {d: _percent(x >= ROUNDING) for d, x in differences.items()}
+    row |= {f"{d}_ties": _percent(abs(x) < ROUNDING) for d, x in differences.items()}
+    row["unknown_pairs"] = int((~known).sum())
+    return row | {f"{d}_known": _percent(x[known] >= ROUNDING) for d, x in differences.items()}
 
 
-def _row(level: str, name: str, phenomenon: str, count: Counter[str]) -> dict[str, Any]:
-    n, n_unknown = count["pairs"], count["unknown_pairs"]
-    row: dict[str, Any] = {"level": level, "name": name, "phenomenon": phenomenon, "pairs": n}
-    row |= {d: round(100 * count[d] / n, 2) for d in DIRECTIONS}
-    row |= {f"{d}_ties": round(100 * count[f"{d}_ties"] / n, 2) for d in DIRECTIONS}
-    row["unknown_pairs"] = n_unknown
-    known = {f"{d}_known": count[f"{d}_known"] for d in DIRECTIONS}
-    return row | {
-        key: round(100 * x / (n - n_unknown), 2) if n > n_unknown else None
-        for key, x in known.items()
-    }
+def _percent(which: np.ndarray) -> float | None:
+    return round(100 * int(which.sum()) / len(which), 2) if len(which) else None

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -66,17 +66,36 @@ class Line(NamedTuple):
 
 
 def sentence_lines(
-    texts: Iterable[str], name: str, first: int = 0, step: int = 1
+    texts: Iterable[str], name: str, documents: bool = False, first: int = 0, step: int = 1
 ) -> Iterator[Line]:
     """
-    Every `step`-th of the lines of the text `name` from line `first` on. Raises an `InputError`
-    that names the line if it is blank.
+    Every `step`-th of the lines of the text `name` from line `first` on. With `documents`, blank
+    lines divide documents and are left out. Otherwise one raises an `InputError` that names it.
     """
     for number, text in islice(enumerate(texts), first, None, step):
         line = Line(number, text.rstrip())  # raw text has its places from the start of the line
-        if not line.text:
+        if line.text:
+            yield line
+        elif not documents:
             raise InputError(f"{name}, line {number + 1}: expected a sentence, found an empty line")
-        yield line
+
+
+def documents_in(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """The lines of each document, between which the numbers of blank lines are missing."""
+    for _, document in groupby(enumerate(lines), key=lambda pair: pair[1].number - pair[0]):
+        yield [line for _, line in document]
+
+
+def document_groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
+    """Divide lines into lists of whole documents, which end when they have `size` lines."""
+    group: list[Line] = []
+    for document in documents_in(lines):
+        group += document
+        if len(group) >= size:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def running_lines(texts: Iterable[str], first: int = 0, step: int = 1) -> Iterator[Line]:
@@ -112,11 +131,13 @@ def write_results(
     sentences: Iterable[Any],
     out: str | os.PathLike,
     total: int | None = None,
+    divide: Callable[[Iterable[Any], int], Iterator[list[Any]]] = groups,
 ) -> None:
     """
     Compute and write the results for a text, or resume an interrupted run. `out`: the file to
-    write. `total`: the number of sentences, for the progress bar. If an interrupted run had other
-    settings that change only the rounding, a warning names them, and the output records them.
+    write. `total`: the number of sentences, for the progress bar. `divide`: divides them into
+    parts. If an interrupted run had other settings that change only the rounding, a warning names
+    them, and the output records them.
 
     Raises an `InputError` if `out` exists, if another process is writing it, or if an interrupted
     run has another model, text or settings; and a `DiskFullError` if the disk is full, in which
@@ -133,8 +154,8 @@ def write_results(
         _parts_folder(out) as folder,
         tqdm(total=total, unit=" sentences", desc=out.name) as progress,
     ):
-        for group in groups(sentences, results.part_size):
-            first = len(parts) * results.part_size
+        first = 0
+        for group in divide(sentences, results.part_size):
             parts.append(part := _Part(folder, first, group, facts, rounding))
             is_there = part.is_there(model)
             if not runs or runs[-1][1] != part.rounding:
@@ -144,6 +165,7 @@ def write_results(
                 progress.update(len(group))
             else:
                 part.write(partial(results.write, group, done=progress.update), model)
+            first += len(group)
         with atomic_write(folder / "joined") as temporary:
             with_others = [{"from sentence": first} | settings for first, settings in runs]
             computed_with = json.dumps(with_others) if len(runs) > 1 else None

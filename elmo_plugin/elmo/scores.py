@@ -1,14 +1,24 @@
 """The scores of sentences, as arrays and as tables."""
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmo_plugin.checks import fail
+from elmo_plugin.checks import InputError, fail
+
+BASES = {2: math.log(2), "e": 1.0}
+"""The bases of logarithms, and their natural logarithms."""
 
 SENTENCE_IN_ROW = "sentence_in_row"
 """The field `sentence` as a column, because the column `sentence` has the number of the row."""
+
+
+DIRECTIONS = ("both", "forward", "backward")
+
+BY_DIRECTION = [f"{d}{kind}" for kind in ("", "_entropy", "_rank") for d in DIRECTIONS[1:]]
+"""The fields that have a number for each word and, at the end or first, for the boundary."""
 
 
 class SentenceScores(NamedTuple):
@@ -40,6 +50,11 @@ class SentenceScores(NamedTuple):
         what white space separates, so that the scores of *is* and *n't* can be added up.
     sentence : `list[int]`, optional
         Of raw text, the number of the sentence that each token is part of, counted from 0.
+    forward_rank, backward_rank : `numpy.ndarray`, optional
+        The ranks in these distributions, 1 for the most probable word, shape `(n + 1,)`, float64,
+        with sums in the same places.
+    base : `int | str`
+        The base of the logarithms.
     """
 
     tokens: list[str]
@@ -51,11 +66,32 @@ class SentenceScores(NamedTuple):
     spans: list[tuple[int, int]] | None = None
     words: list[int] | None = None
     sentence: list[int] | None = None
+    forward_rank: np.ndarray | None = None
+    backward_rank: np.ndarray | None = None
+    base: int | str = 2
+
+    @property
+    def surprisal(self) -> np.ndarray:
+        """-log2 p(w_k | w_1 .. w_{k-1}) of each word in bits, shape `(n,)`, for any `base`."""
+        return -self.forward[:-1] * (BASES[self.base] / BASES[2])
+
+    def region(self, start: int, end: int) -> float:
+        """
+        The sum of `surprisal` over the tokens of raw text that have a character from `start` to
+        before `end`, also those that are only partly in the region. Raises an `InputError` if there
+        is none, or if the scores are not of raw text.
+        """
+        if self.spans is None:
+            raise InputError("region: expected the scores of raw text, by raw=True, found others")
+        inside = [max(start, first) < min(end, last) for first, last in self.spans]
+        if not any(inside):
+            fail("region", "characters of a token", (start, end))
+        return float(self.surprisal[inside].sum())
 
     def fields(self) -> Iterator[tuple[str, Any]]:
-        """The fields that were asked for, by the names that they have in files."""
-        for name, x in self._asdict().items():
-            if x is not None:
+        """The fields that were asked for and `surprisal`, by the names that they have in files."""
+        for name, x in (*self._asdict().items(), ("surprisal", self.surprisal)):
+            if x is not None and name != "base":
                 yield (SENTENCE_IN_ROW if name == "sentence" else name), x
 
 
@@ -65,24 +101,25 @@ def joined_scores(some: list[SentenceScores]) -> SentenceScores:
         return some[0]
     tokens = [token for x in some for token in x.tokens]
     in_vocabulary = np.concatenate([x.in_vocabulary for x in some])
-    by_direction: Any = [_joined(k % 2, x) for k, x in enumerate(zip(*(x[2:6] for x in some)))]
-    return SentenceScores(tokens, in_vocabulary, *by_direction)
+    own: Any = {name: _joined(name, [getattr(x, name) for x in some]) for name in BY_DIRECTION}
+    return SentenceScores(tokens, in_vocabulary, base=some[0].base, **own)
 
 
-def _joined(is_backward: int, arrays: Any) -> np.ndarray | None:
+def _joined(name: str, arrays: Any) -> np.ndarray | None:
     """The numbers of several sentences in a direction, if there are any, with one boundary."""
     if arrays[0] is None:
         return None
-    if is_backward:
+    if name.startswith("backward"):
         return np.hstack([sum(x[0] for x in arrays), *(x[1:] for x in arrays)])
     return np.hstack([*(x[:-1] for x in arrays), sum(x[-1] for x in arrays)])
 
 
-def column_names(entropy: bool, raw: bool) -> list[str]:
+def column_names(entropy: bool, raw: bool, rank: bool) -> list[str]:
     """The columns of a table; see `score_columns`."""
     names = ["sentence", "position", "token", "in_vocabulary", "forward", "backward"]
     names += ["forward_entropy", "backward_entropy"] if entropy else []
-    return names + (["start", "end", "word", SENTENCE_IN_ROW] if raw else [])
+    names += ["start", "end", "word", SENTENCE_IN_ROW] if raw else []
+    return [*names, "surprisal", *(["forward_rank", "backward_rank"] if rank else [])]
 
 
 def score_columns(
@@ -91,10 +128,10 @@ def score_columns(
     """
     Scores as the columns of a table with one row per word, without the end and the beginning:
     `pandas.DataFrame(score_columns(scores))`. `numbers`: those of the sentences, or other labels,
-    by default counted from 0, as the `position` of a word in its sentence is. Of raw text, a string
-    has one number; `start` and `end` are the token's span in it, and `word` and `sentence_in_row`
-    the numbers of the word and of the sentence that it is part of. Raises an `InputError` if not
-    each has a number of its own.
+    by default counted from 0, as the `position` of a word in its sentence is. `surprisal` is in
+    bits. Of raw text, a string has one number; `start` and `end` are the token's span in it, and
+    `word` and `sentence_in_row` the numbers of the word and of the sentence that it is part of.
+    Raises an `InputError` if not each has a number of its own.
     """
     some = [scores] if isinstance(scores, SentenceScores) else list(scores)
     labels = list(range(len(some)) if numbers is None else numbers)
@@ -102,20 +139,20 @@ def score_columns(
         expected = f"{len(some)} different labels, as after reset_index(drop=True) of a DataFrame"
         fail("numbers", expected, labels)
     first = some[0] if some else None
-    names = column_names(
-        first is not None and first.forward_entropy is not None,
-        first is not None and first.spans is not None,
-    )
+    optional = "forward_entropy", "spans", "forward_rank"
+    names = column_names(*(getattr(first, name, None) is not None for name in optional))
     columns: dict[str, list[Any]] = {name: [] for name in names}
     for number, x in zip(labels, some):
         n = len(x.tokens)
-        own = [[number] * n, range(n), x.tokens, x.in_vocabulary.tolist()]
-        for forward, backward in ((x.forward, x.backward), x[4:6]):
-            if forward is not None and backward is not None:
-                own += [forward[:-1].tolist(), backward[1:].tolist()]
+        own: dict[str, Any] = {"sentence": [number] * n, "position": range(n), "token": x.tokens}
+        own |= {"in_vocabulary": x.in_vocabulary.tolist(), "surprisal": x.surprisal.tolist()}
+        for name in BY_DIRECTION:
+            if (numbers := getattr(x, name)) is not None:
+                words = slice(1, None) if name.startswith("backward") else slice(-1)
+                own[name] = numbers[words].tolist()
         if x.spans is not None:
-            own += [[start for start, _ in x.spans], [end for _, end in x.spans]]
-            own += [x.words, x.sentence]
-        for column, values in zip(columns.values(), own, strict=True):
-            column += values
+            own |= {"start": [start for start, _ in x.spans], "end": [end for _, end in x.spans]}
+            own |= {"word": x.words, SENTENCE_IN_ROW: x.sentence}
+        for name, column in columns.items():
+            column += own[name]
     return columns

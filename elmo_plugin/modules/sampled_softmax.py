@@ -126,6 +126,18 @@ class SampledSoftmax(nn.Module):
         ]
         return torch.cat(chunks).view(targets.shape)
 
+    def ranks(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """
+        The rank of each target among all words, 1 for the most probable, shape `(n,)`, in chunks of
+        rows as `log_probabilities`. `hidden`: shape `(n, P)`; `targets`: shape `(n,)`.
+        """
+        n_rows = max(1, CHUNK_NUMBERS // self.n_words)
+        ranks = []
+        for h, k in zip(hidden.split(n_rows), targets.split(n_rows)):
+            y = self.logits(h)
+            ranks.append((y > y.gather(1, k[:, None])).sum(dim=1) + 1)
+        return torch.cat(ranks)
+
     def _chunk(self, hidden: Tensor, targets: Tensor) -> Tensor:
         return -F.cross_entropy(self.logits(hidden), targets, ignore_index=IGNORE, reduction="none")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import torch
 
@@ -63,7 +64,7 @@ def test_both_formats(
     expected = model.score(sentences, True, 2 if base == "2" else "e")
     assert [line["sentence"] for line in lines] == [0, 1, 2, 3]
     for line, scores in zip(lines, expected, strict=True):
-        assert line.keys() == {"sentence", *scores._fields[:6]}
+        assert line.keys() == {"sentence", *scores._fields[:6], "surprisal"}
         for name, values in scores.fields():
             if name == "tokens":
                 assert line[name] == values
@@ -219,6 +220,79 @@ def test_carry_continues_from_the_sentence_before(
         np.testing.assert_allclose(json.loads(line)["forward"], expected.forward, atol=1e-5)
 
 
+DOCUMENTS = ["", "he threw the stick .", "the dog ran", "", "", "The dog .", "", "to the dog", ""]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_documents(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Expected: the numbers of `LanguageModel.score` with a label for each document, and the lines
+    in the file. A run that was stopped after a document goes on with the next one."""
+    (tmp_path / "text").write_text("\n".join(DOCUMENTS) + "\n")
+    arguments = [tmp_path / "text", "--documents", "--pretrained", "tiny", "--format", form]
+    whole = printed(capsys, *arguments)
+    lines = [1, 2, 5, 7]
+    sentences = [DOCUMENTS[line].split() for line in lines]
+    expected = LanguageModel.from_pretrained("tiny").score(sentences, documents=[1, 1, 5, 7])
+    if form == "jsonl":
+        found = list(map(json.loads, whole.splitlines()))
+        assert [(x["sentence"], x["document"]) for x in found] == [*zip(lines, [1, 1, 5, 7])]
+        for line, scores in zip(found, expected, strict=True):
+            np.testing.assert_allclose(line["forward"], scores.forward, atol=1e-5)
+            np.testing.assert_allclose(line["backward"], scores.backward, atol=1e-5)
+    else:
+        rows = list(csv.DictReader(io.StringIO(whole)))
+        numbers = [float(row["forward"]) for row in rows]
+        words = np.hstack([x.forward[:-1] for x in expected])
+        np.testing.assert_allclose(numbers, words, atol=1e-5)
+        documents = {int(row["sentence"]): int(row["document"]) for row in rows}
+        assert documents == dict(zip(lines, [1, 1, 5, 7]))
+    monkeypatch.setattr(score, "PART_SENTENCES", 1)
+    write, done = score._Table.write, []
+
+    def killed(self: Any, lines: list[Any], *rest: Any, **kwargs: Any) -> None:
+        if lines[0].number == 5:
+            raise KeyboardInterrupt
+        done.append([line.number for line in lines])
+        write(self, lines, *rest, **kwargs)
+
+    out = [*arguments, "--output-file", tmp_path / "out"]
+    with monkeypatch.context() as patch:
+        patch.setattr(score._Table, "write", killed)
+        assert run(*out) == 130
+    assert done == [[1, 2]]
+    other = run(*arguments[:1], *arguments[2:], *out[-2:])
+    assert "expected a sentence, found an empty line" in other
+    assert run(*out) is None
+    assert (tmp_path / "out").read_text() == printed(capsys, *arguments)
+
+
+def test_ranks_and_missing_numbers(
+    text: Path, bilm_archive: str, capsys: pytest.CaptureFixture
+) -> None:
+    """Expected: the numbers of `LanguageModel.score`. A word that the softmax lacks has empty
+    fields in CSV, which R and pandas read as missing numbers, and null in JSON."""
+    arguments = [text, "--archive-file", bilm_archive, "--rank", "--unknown-missing"]
+    columns = "sentence,position,token,in_vocabulary,forward,backward,surprisal"  # as R needs them
+    assert printed(capsys, *arguments[:-2]).partition("\n")[0] == columns
+    table = printed(capsys, *arguments)
+    assert table.partition("\n")[0] == columns + ",forward_rank,backward_rank"
+    data = pandas.read_csv(io.StringIO(table), converters={"token": str})
+    model = LanguageModel.from_archive(bilm_archive)
+    sentences = [sentence.split() for sentence in TEXT]
+    scores = model.score(sentences, rank=True, unknown_missing=True)
+    for name in ("surprisal", "forward", "forward_rank"):
+        expected = np.hstack([getattr(x, name)[: len(x.tokens)] for x in scores])
+        assert 0 < np.isnan(expected).sum() < len(expected)
+        np.testing.assert_allclose(data[name], expected, atol=1e-5)
+    lines = printed(capsys, *arguments, "--format", "jsonl").splitlines()
+    for line, of_line in zip(map(json.loads, lines), scores, strict=True):
+        known = of_line.in_vocabulary.tolist()
+        assert [x is not None for x in line["surprisal"]] == known
+        assert [x is not None for x in line["backward_rank"]] == [True, *known]
+
+
 def test_shards_are_the_whole(text: Path, bilm_archive: str, capsys: pytest.CaptureFixture) -> None:
     """By definition: the rows of every second sentence, under its number in the text."""
     arguments = [text, "--archive-file", bilm_archive]
@@ -245,8 +319,17 @@ def test_errors(
     assert "expected one of --pretrained, --archive-file" in run(text)
     carry = run("--pairs", text, *model, "--initial-state", "carry")
     assert "--initial-state: expected zero or warm with --pairs" in carry
-    for option in (["--entropy"], ["--base", "e"], ["--shard", "1/2"]):
-        assert "expected a text with them, found --pairs" in run("--pairs", text, *model, *option)
+    for option in (
+        *(["--entropy"], ["--base", "e"], ["--shard", "1/2"], ["--documents"], ["--rank"]),
+        *(["--unknown-missing"], ["--running-text"]),
+    ):
+        message = f"{option[0]}: expected a text with them, found --pairs"
+        assert message in run("--pairs", text, *model, *option)
+    for option in ("--per-token", "--each-pair"):
+        assert "expected --pairs with them, found a text" in run(text, *model, option)
+    for option in (["--shard", "1/2"], ["--running-text"]):
+        message = run(text, *model, "--documents", *option)
+        assert "--documents: expected neither --shard, which would divide documents" in message
     carry = run(text, *model, "--initial-state", "carry", "--shard", "1/2")
     assert "--shard: expected --initial-state zero or warm, found carry" in carry
     (tmp_path / "blank").write_text("the dog\n\nthe\n")
@@ -313,3 +396,35 @@ def test_pairs(
     ]
     assert run(*arguments, "--output-file", tmp_path / "out", "--format", "jsonl") is None
     assert (tmp_path / "out").read_text() == text
+
+
+@pytest.mark.parametrize("per_token", [False, True])
+def test_each_pair(
+    bilm_archive: str, tmp_path: Path, capsys: pytest.CaptureFixture, per_token: bool
+) -> None:
+    """Expected: the sums or means of `LanguageModel.score` of each sentence alone, and accuracies
+    that are counted in this table."""
+    names = ("sentence_good", "sentence_bad", "UID", "linguistics_term")
+    longer = ("he threw the stick to the dog .", "he threw", "two", "verbs")
+    lines = [dict(zip(names, pair)) for pair in (*PAIRS, longer)]
+    (tmp_path / "pairs").write_text("\n".join(map(json.dumps, lines)))
+    arguments = ["--pairs", tmp_path / "pairs", "--archive-file", bilm_archive]
+    arguments += ["--per-token"] * per_token
+    table = pandas.read_csv(io.StringIO(printed(capsys, *arguments, "--each-pair")))
+    model = LanguageModel.from_archive(bilm_archive)
+    assert table["paradigm"].tolist() == ["one", "one", "one", "two", "two"]
+    assert table["phenomenon"].tolist() == ["nouns"] * 3 + ["verbs"] * 2
+    assert table["unknown_pair"].tolist() == [False, False, True, True, False]
+    for kind in ("good", "bad"):
+        sentences = [line[f"sentence_{kind}"] for line in lines]
+        assert table[f"sentence_{kind}"].tolist() == sentences
+        assert table[f"tokens_{kind}"].tolist() == [len(s.split()) for s in sentences]
+        for direction in ("forward", "backward"):
+            numbers = [getattr(model.score(sentence), direction) for sentence in sentences]
+            expected = [x.mean() if per_token else x.sum() for x in numbers]
+            np.testing.assert_allclose(table[f"{direction}_{kind}"], expected, atol=1e-5)
+    accuracies = pandas.read_csv(io.StringIO(printed(capsys, *arguments))).iloc[-1]
+    better = table["forward_good"] - table["forward_bad"] > 1e-4
+    assert accuracies["forward"] == pytest.approx(100 * better.mean())
+    jsonl = printed(capsys, *arguments, "--each-pair", "--format", "jsonl").splitlines()
+    assert [json.loads(line)["forward_good"] for line in jsonl] == table["forward_good"].tolist()

@@ -149,7 +149,7 @@ def test_the_table_has_a_row_for_each_word() -> None:
     assert row.forward == scores[2].forward[1] and row.backward == scores[2].backward[2]
     assert row.forward_entropy == scores[2].forward_entropy[1]
     assert row.backward_entropy == scores[2].backward_entropy[2]
-    assert list(score_columns(model.score("the dog")))[-1] == "backward"
+    assert list(score_columns(model.score("the dog")))[-2:] == ["backward", "surprisal"]
     for labels in ([7], [0, 1, 0, 1, 2], range(9)):  # as those of two DataFrames in one
         with pytest.raises(InputError, match=r"^numbers: expected 5 different labels, as after re"):
             score_columns(scores, labels)

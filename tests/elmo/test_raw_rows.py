@@ -111,7 +111,8 @@ def test_a_table_of_rows(model: LanguageModel) -> None:
     table = pandas.DataFrame(score_columns(model.score(TEXTS, raw=True)))
     assert list(table[table["sentence"] == 3]["position"]) == list(range(11))
     assert list(table[table["sentence"] == 0]["sentence_in_row"]) == [0] * 7 + [1] * 4
-    assert list(table.columns[-4:]) == ["start", "end", "word", "sentence_in_row"]
+    places = ["start", "end", "word", "sentence_in_row"]
+    assert list(table.columns[-5:]) == [*places, "surprisal"]
 
 
 def test_perplexity_counts_every_end(model: LanguageModel) -> None:

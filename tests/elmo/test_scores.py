@@ -1,0 +1,146 @@
+"""Surprisal, ranks, missing scores, regions and continuations, compared with the oracle."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+
+from elmo_plugin import LanguageModel
+from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.scores import score_columns
+from tests.elmo.test_language_model import SENTENCES, WORDS, distributions, language_model, start
+
+IDS = [[WORDS.index(w) if w in WORDS else 2 for w in sentence] for sentence in SENTENCES]
+
+
+@pytest.fixture
+def model() -> LanguageModel:
+    return language_model()
+
+
+@pytest.mark.parametrize("base", [2, "e"])
+@pytest.mark.parametrize("chunk", [2**24, 15])
+def test_surprisal_and_ranks(
+    model: LanguageModel,
+    base: int | str,
+    chunk: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Expected: the oracle's log probabilities of all words, sorted. Chunks have one row or all."""
+    monkeypatch.setattr("elmo_plugin.modules.sampled_softmax.CHUNK_NUMBERS", chunk)
+    found = model.score(SENTENCES, base=base, rank=True)
+    for scores, sentence, ids in zip(found, SENTENCES, IDS, strict=True):
+        (forward, backward), _ = distributions(model, tmp_path, sentence, start(model))
+        n = np.arange(len(ids))
+        bits = -forward[n, ids] / np.log(2)
+        np.testing.assert_allclose(scores.surprisal, bits, rtol=1e-5, atol=1e-6)
+        for name, log_p, targets in (
+            ("forward_rank", forward, [*ids, 1]),
+            ("backward_rank", backward, [0, *ids]),
+        ):
+            by_rank = (-log_p).argsort(axis=1)
+            expected = [list(row).index(k) + 1 for row, k in zip(by_rank, targets)]
+            assert getattr(scores, name).tolist() == expected
+
+
+def test_unknown_words_are_missing(model: LanguageModel) -> None:
+    """Expected: the numbers with `<UNK>`, and NaN for the words that the softmax lacks, except
+    their entropies, which do not depend on the word."""
+    plain = model.score(SENTENCES, entropy=True, rank=True)
+    found = model.score(SENTENCES, entropy=True, rank=True, unknown_missing=True)
+    assert not all(x.in_vocabulary.all() for x in plain)
+    for one, other in zip(found, plain, strict=True):
+        gone = ~other.in_vocabulary
+        for name in ("forward", "forward_rank"):
+            expected = np.where([*gone, False], np.nan, getattr(other, name))
+            np.testing.assert_array_equal(getattr(one, name), expected)
+        for name in ("backward", "backward_rank"):
+            expected = np.where([False, *gone], np.nan, getattr(other, name))
+            np.testing.assert_array_equal(getattr(one, name), expected)
+        np.testing.assert_array_equal(np.isnan(one.surprisal), gone)
+        np.testing.assert_array_equal(one.forward_entropy, other.forward_entropy)
+        np.testing.assert_array_equal(one.backward_entropy, other.backward_entropy)
+    [only_log_p] = model.score([SENTENCES[2]], unknown_missing=True)
+    assert np.isnan(only_log_p.forward).tolist() == [False, True, False, True, False, False]
+    table = pandas.DataFrame(score_columns(found))
+    assert list(table.columns[-3:]) == ["surprisal", "forward_rank", "backward_rank"]
+    assert table["surprisal"].isna().tolist() == (~table["in_vocabulary"]).tolist()
+
+
+def test_a_region() -> None:
+    """By hand: the tokens that the characters are in, of a text with two sentences."""
+    model, text = LanguageModel.from_pretrained("tiny"), "The old dog isn't here, is it? He left."
+    scores = model.score(text, raw=True, base="e")
+    surprisal = dict(zip(scores.tokens, -scores.forward[:-1] / np.log(2)))
+    start = text.index("isn't")
+    for region, tokens in (
+        ((text.index("dog"), text.index("dog") + 3), ["dog"]),
+        ((text.index("here"), text.index("here") + 4), ["here"]),  # without the comma
+        ((start, start + 5), ["is", "n't"]),
+        ((start - 2, start + 1), ["dog", "is"]),  # partly in it
+        ((text.index("it?"), text.index("left")), ["it", "?", "He"]),
+    ):
+        row = {**surprisal, "is": -scores.forward[3] / np.log(2)}  # the first of two
+        assert scores.region(*region) == pytest.approx(sum(row[token] for token in tokens))
+    for wrong in ((3, 4), (5, 5), (6, 5), (90, 95)):
+        with pytest.raises(InputError, match=r"^region: expected characters of a token, found \("):
+            scores.region(*wrong)
+    with pytest.raises(InputError, match=r"^region: expected the scores of raw text"):
+        model.score("The dog .").region(0, 3)
+
+
+def test_continuations(model: LanguageModel, tmp_path: Path) -> None:
+    """Expected: the sum of the oracle's log probabilities of a continuation's words, whatever
+    follows it. Of an unknown word it is that of `<UNK>`, or missing."""
+    prefixes = [["the", "dog"], [], ["zyx"]]
+    phrases = [["ran", "ran .", ["the", "dog", "."]], ["the", "zyx the"], [". ."]]
+    found = model.score_continuations(prefixes, phrases, "e")
+    for prefix, own, numbers in zip(prefixes, phrases, found, strict=True):
+        for phrase, number in zip(own, numbers, strict=True):
+            words = phrase.split() if isinstance(phrase, str) else phrase
+            sentence = [*prefix, *words]
+            (log_p, _), _ = distributions(model, tmp_path, sentence, start(model))
+            ids = [WORDS.index(w) if w in WORDS else 2 for w in sentence]
+            expected = sum(log_p[k, ids[k]] for k in range(len(prefix), len(sentence)))
+            assert number == pytest.approx(expected, rel=1e-5)
+            joined = model.score(sentence).forward[len(prefix) : len(sentence)].sum()
+            bits = model.score_continuations(" ".join(prefix), [phrase])
+            assert bits == pytest.approx([joined], rel=1e-5)
+    missing = model.score_continuations("the", ["dog", "dog zyx"], unknown_missing=True)
+    assert np.isnan(missing).tolist() == [False, True]
+    everything = model.score_continuations("the dog", [[w] for w in WORDS[:3]], "e")
+    others = model.score_continuations("the dog", WORDS[3:], "e")
+    assert everything.shape == (3,)
+    total = np.exp([*model.score_continuations("the dog", ["zyx"], "e"), *others]).sum()
+    (log_p, _), _ = distributions(model, tmp_path, ["the", "dog"], start(model))
+    assert total == pytest.approx(1 - np.exp(log_p[2, :2]).sum(), rel=1e-5)
+
+
+def test_continuations_of_a_model_that_carries() -> None:
+    """By definition: they start from zeros and leave the carried state as it is."""
+    carry = language_model(initial_state="carry")
+    carry.score(SENTENCES[0])
+    before = carry.carried.state
+    found = carry.score_continuations("the dog", ["ran", "."])
+    assert carry.carried.state is before
+    expected = language_model(initial_state="zero").score_continuations("the dog", ["ran", "."])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_wrong_continuations(model: LanguageModel, caplog: pytest.LogCaptureFixture) -> None:
+    """By definition: errors name the argument, and a warning names words that are unknown."""
+    for prefixes, wrong, message in (
+        ("the", [], "continuations: expected at least one, and words in each"),
+        ("the", ["dog", " "], "continuations: expected at least one, and words in each"),
+        ("the", "dog", "continuations: expected words or phrases, found 'dog'"),
+        ([["the"], ["dog"]], [["dog"]], "continuations: expected a list for each of 2 beginnings"),
+    ):
+        with pytest.raises(InputError, match=f"^{message}"):
+            model.score_continuations(prefixes, wrong)
+    with pytest.raises(InputError, match=r"^base: expected one of 2, 'e', found 10$"):
+        model.score_continuations("the", ["dog"], 10)
+    assert not caplog.records
+    model.score_continuations("the", ["abc", "def", "ghi"])
+    assert "are unknown to the model" in caplog.text
