@@ -26,7 +26,7 @@ from allennlp.models.archival import archive_model
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
-from elmo_plugin.modules import BiLM
+from elmo_plugin.modules import BiLM, sampled_softmax
 from elmo_plugin.ops import backend, char_conv, linear, lstm, softmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
@@ -121,7 +121,7 @@ def fuzz(pytestconfig: pytest.Config) -> Fuzz:
 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a CPU compute everything as another device does, without what is made for CPUs."""
-    for module in (char_conv, linear, lstm.torch_ops, softmax.torch_ops):
+    for module in (char_conv, linear, lstm.torch_ops, softmax.torch_ops, sampled_softmax):
         monkeypatch.setattr(module, "is_on_cpu", lambda _: False)
     monkeypatch.setattr(linear, "is_onednn_weight", lambda _: False)
 

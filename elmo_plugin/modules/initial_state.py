@@ -126,9 +126,9 @@ class WarmState(nn.Module):
         chosen = rows.view(1, 1, -1, 1)
         n = _over_processes(rows.sum())
         share = n / torch.minimum(self.count + n, n.clamp(min=HORIZON)).clamp(min=1)
-        for mean, x in zip((self.memory, self.output), state):
-            total = _over_processes((x * chosen).sum(dim=2, keepdim=True))
-            mean.lerp_(total / n.clamp(min=1), share)
+        sums = [_over_processes((x * chosen).sum(dim=2, keepdim=True)) for x in state]
+        means = torch._foreach_div(sums, n.clamp(min=1))
+        torch._foreach_lerp_([self.memory, self.output], means, [share, share])
         self.count.add_(n)
 
     def set(self, state: LSTMState) -> None:

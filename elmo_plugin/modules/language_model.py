@@ -98,7 +98,7 @@ class BiLMWithSoftmax(CarriesState):
         state = before.where(starts, start)
         if self.training:
             first = words[forward_inputs[:, 0]]
-            at_start = (first == begin.to(first)).view(batch_size, -1).all(dim=1)
+            at_start = (first == begin).view(batch_size, -1).all(dim=1)
             has_text = forward_targets[:, 0] != IGNORE
             self.bilm.warm_state.observe(state, at_start & has_text & ~starts)
         layers, after = self.bilm(words, forward_inputs, backward_inputs, state)

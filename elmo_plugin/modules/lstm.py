@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError, fail
-from elmo_plugin.ops.linear import product_dtype
+from elmo_plugin.ops.linear import cast, product_dtype
 from elmo_plugin.ops.lstm import LSTMWeights, lstm_scan
 
 
@@ -107,7 +107,7 @@ class ProjectedLSTM(nn.Module):
     def weights(self) -> LSTMWeights:
         """The weights in the precision of the products, with the forget gate's 1 in the bias."""
         one = self.bias.new_zeros(4, self.dim)
-        one[2] = 1.0
+        one[2].fill_(1.0)  # an assignment would copy the number from the CPU
         weights = LSTMWeights(
             self.input_weight,
             self.recurrent_weight,
@@ -116,7 +116,9 @@ class ProjectedLSTM(nn.Module):
             self.cell_clip,
             self.proj_clip,
         )
-        return weights.map_matrices(lambda x, _: x.to(product_dtype(x, self.precision)))
+        dtype = product_dtype(self.input_weight, self.precision)
+        w_x, w_h, *w_p = cast(weights.matrices(), dtype)
+        return weights._replace(input=w_x, recurrent=w_h, projection=w_p[0] if w_p else None)
 
 
 class LSTMState(NamedTuple):

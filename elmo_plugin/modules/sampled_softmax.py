@@ -1,19 +1,24 @@
 import logging
 import math
+from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.checks import InputError, check_count, check_flag
-from elmo_plugin.ops.linear import linear, product_dtype
+from elmo_plugin.ops.linear import is_on_cpu, linear, product_dtype
 from elmo_plugin.ops.softmax import log_likelihoods, sampled_softmax_loss, softmax_loss
 
 logger = logging.getLogger(__name__)
 
 IGNORE = -100
 """Target at positions without a prediction: PyTorch's default `ignore_index`."""
+
+CERTAIN = 1e30
+"""A logit next to which the probabilities of all other words are 0."""
 
 CHUNK_NUMBERS = 2**24
 """Number of logits that the full softmax computes at a time: 64 MiB in fp32."""
@@ -97,12 +102,17 @@ class SampledSoftmax(nn.Module):
         `(...)`; `IGNORE` at positions without a prediction.
         """
         hidden, targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1).long()
+        is_sampled = self.training and self.n_negative_samples is not None
+        if is_sampled and not is_on_cpu(hidden):
+            # A GPU computes rows without a prediction too, as the CPU would wait for their number.
+            ignored = targets == IGNORE
+            return self._sampled_loss(hidden, targets.masked_fill(ignored, 0), ignored)
         real = (targets != IGNORE).nonzero().squeeze(1)
         # The gradient of `hidden[real]` is several times slower.
         hidden, targets = hidden.index_select(0, real), targets[real]
-        if not self.training or self.n_negative_samples is None:
-            return softmax_loss(hidden, targets, self.weight, self.bias)
-        return self._sampled_loss(hidden, targets)
+        if is_sampled:
+            return self._sampled_loss(hidden, targets)
+        return softmax_loss(hidden, targets, self.weight, self.bias)
 
     def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """
@@ -146,7 +156,10 @@ class SampledSoftmax(nn.Module):
         flat = linear(hidden.reshape(-1, hidden.size(-1)), self.weight, self.bias)
         return flat.view(*hidden.shape[:-1], self.n_words)
 
-    def _sampled_loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+    def _sampled_loss(
+        self, hidden: Tensor, targets: Tensor, ignored: Tensor | None = None
+    ) -> Tensor:
+        """`forward` for rows, shape `(n, P)`, without the `ignored` ones, shape `(n,)`."""
         assert self.n_negative_samples is not None
         samples, n_tries = log_uniform_sample(
             self.n_negative_samples, self.n_words, device=targets.device
@@ -154,7 +167,11 @@ class SampledSoftmax(nn.Module):
         # One lookup for both, so that the table has one gradient.
         numbers = torch.cat([targets, samples])
         weight, bias = self._rows(numbers)
-        bias = bias - torch.log(expected_count(numbers, n_tries, self.n_words))
+        log_counts = torch.log(expected_count(numbers, n_tries, self.n_words))
+        if ignored is not None:
+            # A target that is certain has neither a loss nor a gradient.
+            log_counts[: len(targets)].masked_fill_(ignored, -CERTAIN)
+        bias = bias - log_counts
         return sampled_softmax_loss(
             hidden, targets, samples, weight.to(product_dtype(weight, self.precision)), bias
         )
@@ -175,19 +192,19 @@ def log_uniform_sample(
     a seed draws the same words on every device.
     """
     log_range = math.log(n_words + 1)
-    drawn = torch.empty(0, dtype=torch.long, device="cpu")
-    while True:
+    drawn = np.empty(0, np.int64)
+    first = drawn  # the position of each word's first draw, because only that one counts
+    while len(first) < n_samples:
         u = torch.rand(max(2 * n_samples, 64), dtype=torch.float64, device="cpu")
-        drawn = torch.cat([drawn, (torch.exp(u * log_range).long() - 1).clamp_(max=n_words - 1)])
-        # The position of each word's first draw, because only that one counts.
-        words, inverse = torch.unique(drawn, return_inverse=True)
-        if len(words) < n_samples:
-            continue
-        first = inverse.new_full((len(words),), len(drawn)).scatter_reduce_(
-            0, inverse, torch.arange(len(drawn), device="cpu"), "amin"
-        )
-        first = first.sort().values[:n_samples]
-        return drawn[first].to(device), int(first[-1]) + 1
+        more = torch.exp(u * log_range).numpy().astype(np.int64) - 1
+        drawn = np.concatenate([drawn, np.minimum(more, n_words - 1)])
+        first = np.unique(drawn, return_index=True)[1]
+    first = np.sort(first)[:n_samples]
+    samples = torch.from_numpy(drawn[first])
+    is_cuda = device is not None and device.type == "cuda"
+    if is_cuda:
+        samples = samples.pin_memory()  # or the CPU would wait for what the GPU has to do before
+    return samples.to(device, non_blocking=is_cuda), int(first[-1]) + 1
 
 
 def expected_count(words: Tensor, n_tries: int, n_words: int) -> Tensor:
@@ -196,12 +213,18 @@ def expected_count(words: Tensor, n_tries: int, n_words: int) -> Tensor:
 
         1 - (1 - p(k)) ** n_tries.
 
-    `words`: word numbers of any shape. Returns float32 numbers of the same shape.
+    `words`: word numbers, shape `(n,)`. Returns float32 numbers of the same shape.
     """
+    logs = _logs_of_not_drawing(n_words, words.device).index_select(0, words)
+    return -torch.expm1(n_tries * logs).float()
+
+
+@lru_cache(maxsize=4)
+def _logs_of_not_drawing(n_words: int, device: torch.device) -> Tensor:
+    """log(1 - p(k)) of all words k, shape `(n_words,)`, which each training step looks up."""
     # Apple's GPUs have no float64.
-    precise = torch.float32 if words.device.type == "mps" else torch.float64
-    p = log_uniform(words.to(precise), n_words)
-    return -torch.expm1(n_tries * torch.log1p(-p)).float()
+    precise = torch.float32 if device.type == "mps" else torch.float64
+    return torch.log1p(-log_uniform(torch.arange(n_words, dtype=precise, device=device), n_words))
 
 
 def log_uniform(k: Tensor, n_words: int) -> Tensor:

@@ -9,6 +9,7 @@ CPUs and is slow for matrices with few rows. oneDNN, which PyTorch also contains
 A product is computed in the precision of its weight; the result has the precision of the input.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -108,6 +109,29 @@ def product_dtype(weight: Tensor, precision: torch.dtype | None) -> torch.dtype:
     return precision or weight.dtype
 
 
+def cast(weights: Sequence[Tensor], dtype: torch.dtype) -> Sequence[Tensor]:
+    """Cast all weights, and later their gradients, with one operator: fewer launches on a GPU."""
+    return weights if weights[0].dtype == dtype else _Cast.apply(dtype, *weights)
+
+
+class _Cast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
+        ctx.dtype = weights[0].dtype
+        return _copies(weights, dtype)
+
+    @staticmethod
+    @no_double_backward
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *_copies(grads, ctx.dtype)
+
+
+def _copies(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
+    copies = [torch.empty_like(x, dtype=dtype) for x in tensors]
+    torch._foreach_copy_(copies, tensors)
+    return tuple(copies)
+
+
 class Linear(nn.Linear):
     """`torch.nn.Linear` with the products of this file."""
 
@@ -135,8 +159,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor, precision: torch.dtype | Non
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.dtype, x = x.dtype, x.to(weight.dtype)
         ctx.save_for_backward(x, weight)
-        return matmul(x.to(weight.dtype), weight.t()).to(x.dtype).add_(bias)
+        y = matmul(x, weight.t())
+        # Adding tensors of two types is slow on a CPU, and one operator less on a GPU.
+        return y.to(ctx.dtype).add_(bias) if is_on_cpu(y) else (y + bias).to(ctx.dtype)
 
     @staticmethod
     @no_double_backward
@@ -145,9 +172,9 @@ class _Linear(torch.autograd.Function):
         d_y = grads[0].to(weight.dtype)
         d_x = d_weight = d_bias = None
         if ctx.needs_input_grad[0]:
-            d_x = matmul(d_y, weight).to(x.dtype)
+            d_x = matmul(d_y, weight).to(ctx.dtype)
         if ctx.needs_input_grad[1]:
-            d_weight = matmul(d_y.t(), x.to(weight.dtype))
+            d_weight = matmul(d_y.t(), x)
         if ctx.needs_input_grad[2]:
             d_bias = grads[0].sum(dim=0)
         return d_x, d_weight, d_bias

@@ -1,6 +1,7 @@
 """No GPU is needed: `--quick` runs on a CPU."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -19,7 +20,7 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops import lstm
 from elmo_plugin.text.characters import BEGIN_WORD, END_WORD, words_to_characters
-from tests.conftest import python, without
+from tests.conftest import ROOT, python, without
 
 [(NAME, MODEL)] = QUICK.items()
 OPTIONS = options_of(NAME, MODEL)
@@ -176,3 +177,23 @@ def test_bad_arguments(arguments, message, monkeypatch, capsys, tmp_path):
     with pytest.raises(SystemExit):
         command.parse()
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_operators_of_a_step():
+    """The figures of docs/speed.md, and the aim that was set for a step in bf16: at most 700
+    computing operators with launches, and 400 views."""
+    pytest.importorskip("triton", reason="Triton is not installed")
+    lines = python("-m", "benchmarks.gpu", "--count").stdout.splitlines()
+    counts = dict(
+        re.findall(
+            r"^(\w+): (\d+ computing operators with launches, \d+ views)", "\n".join(lines), re.M
+        )
+    )
+    assert set(counts) == {precision.name for precision in PRECISIONS}
+    n_computing, n_views = map(int, re.findall(r"\d+", counts["bf16"]))
+    assert n_computing <= 700 and n_views <= 400
+    page = (ROOT / "docs/speed.md").read_text()
+    assert f"a step in bf16 dispatches {n_computing} operators and kernels" in " ".join(
+        page.split()
+    )

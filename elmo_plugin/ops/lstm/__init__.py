@@ -117,9 +117,11 @@ class _Scan(torch.autograd.Function):
             d_projection = d_projection.transpose(1, 2)
         h = torch.cat([hidden[:, None], outputs], dim=1)[:, :-1]
         # One product is faster than one for the inputs and one for h.
-        both = _rows(torch.cat([inputs.to(h.dtype), h], dim=-1), dtype)
         sizes = [inputs.size(-1), h.size(-1)]
-        d_input, d_recurrent = batched_matmul(both.transpose(1, 2), d).split(sizes, dim=1)
+        both = torch.cat(
+            [inputs, h], dim=-1, out=h.new_empty(*h.shape[:3], sum(sizes), dtype=dtype)
+        )
+        d_input, d_recurrent = batched_matmul(_rows(both, dtype).transpose(1, 2), d).split(sizes, 1)
         d_weights = LSTMWeights(d_input, d_recurrent, d_bias, d_projection, None, None)
         return None, d_inputs, None, None, *d_weights, None
 

@@ -79,8 +79,8 @@ def entropies(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def _accidental_hits(targets: Tensor, samples: Tensor) -> Tensor:
     """The index of each row's target among the samples, or -1. Shape `(n,)`."""
     in_order, order = samples.sort()
-    at = torch.searchsorted(in_order, targets).clamp_(max=len(samples) - 1)
-    return torch.where(in_order[at] == targets, order[at], -1)
+    at = torch.searchsorted(in_order[:-1], targets)
+    return order[at].masked_fill_(in_order[at] != targets, -1)
 
 
 def _loss(losses: Any, *arguments: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class _Loss(torch.autograd.Function):
     @staticmethod
     @no_double_backward
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        d_hidden, d_weight, d_bias = (grads[0] * d for d in ctx.saved_tensors)
+        d_hidden, d_weight, d_bias = torch._foreach_mul(ctx.saved_tensors, grads[0])
         return None, d_hidden, None, d_weight, d_bias
 
 
