@@ -98,12 +98,16 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
     check_choice("unit of the spans", unit, UNITS)
     cut: list[str] = []
     for number, (name, sentence, start, end, *word) in enumerate(rows):
-        text, row = _with_places(name, sentence, raw)
-        places, size = row.spans or [], len(text)
+        row = row_of(name, sentence, raw)
+        is_text = isinstance(sentence, str)
+        text = sentence if is_text else " ".join(row.tokens)
+        # Only a token of a list can have other white space than a space.
+        tokens = re.finditer(r"\S+" if is_text else "[^ ]+", text)
+        places, size = row.spans or [token.span() for token in tokens], len(text)
         if unit == "tokens":
             places, size = [(k, k + 1) for k in range(len(row.tokens))], len(row.tokens)
         if not (isinstance(start, WHOLE) and isinstance(end, WHOLE) and 0 <= start < end <= size):
-            fail(name, f"a start below an end of the span, in {size} {unit}", (start, end))
+            fail(name, f"a span whose start is before its end, in {size} {unit}", (start, end))
         inside = [k for k, (first, last) in enumerate(places) if first < end and start < last]
         if not inside:
             fail(name, "a span with a token", text[start:end])
@@ -117,17 +121,6 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
             "vectors are those of the whole tokens; raw=True, or --raw of the command, splits "
             "English text into tokens"
         )
-
-
-def _with_places(name: str, sentence: Any, raw: bool) -> tuple[str, Row]:
-    """The text of a sentence, and its tokens with their places in it."""
-    row = row_of(name, sentence, raw)
-    is_text = isinstance(sentence, str)
-    text = sentence if is_text else " ".join(row.tokens)
-    if row.spans is None:
-        tokens = re.finditer(r"\S+" if is_text else "[^ ]+", text)
-        row = row._replace(spans=[token.span() for token in tokens])
-    return text, row
 
 
 def _use(number: int, name: str, row: Row, first: int, last: int, word: str = "") -> Use:

@@ -104,7 +104,7 @@ def uses_of(
     return (_check_storable(use, stored_in) for use in chosen), forms
 
 
-def _table_rows(table: str) -> Iterator[tuple[str, str, Any, Any, str | None]]:
+def _table_rows(table: str) -> Iterator[tuple[Any, ...]]:
     """The rows of a table as in `find_spans`."""
     lines = read_lines(Path(local_path(table, "a table of spans")), table, is_text=False)
     header = next(lines, "")
@@ -115,10 +115,8 @@ def _table_rows(table: str) -> Iterator[tuple[str, str, Any, Any, str | None]]:
         if not {"sentence", "start", "end"} <= set(reader.fieldnames or ()):
             fail(table, "a table with the columns sentence, start and end", header)
         for row in reader:
-            start, end = (
-                int(x) if x and NUMBER.fullmatch(x) else x for x in (row["start"], row["end"])
-            )
-            yield f"{table}, line {reader.line_num}", row["sentence"], start, end, row.get("word")
+            span = [int(x) if NUMBER.fullmatch(x or "") else x for x in (row["start"], row["end"])]
+            yield f"{table}, line {reader.line_num}", row["sentence"], *span, row.get("word")
     except csv.Error as error:
         fail(f"{table}, line {reader.line_num}", "quotes as in CSV", str(error))
 

@@ -241,7 +241,7 @@ def test_a_table_of_spans(folder: Path, name: str, separator: str, options: tupl
         (
             "sentence,start,end\na,0\n",
             "characters",
-            r"t.csv, line 2: expected a start .* found \(0, None\)$",
+            r"t.csv, line 2: expected a span .* found \(0, None\)$",
         ),
         (
             "sentence,start,end\na,0,1\nb,0,5\n",
