@@ -28,11 +28,9 @@ def documents_of(rows: list[Row], labels: Any) -> list[list[int]]:
     occurs in two places. Raises an `InputError` if not each row has a label.
     """
     own = [x for _, x in named_rows(labels, "documents: expected a label for each sentence")]
-    if len(own) != len(rows):
-        fail("documents", f"{len(rows)} labels, one for each sentence", own)
-    for label in own:
-        if not isinstance(label, (str, *WHOLE)):  # NaN is not equal to itself
-            fail("documents", "labels that are strings or whole numbers", label)
+    # NaN is not equal to itself, and other missing values cannot be compared.
+    if len(own) != len(rows) or not all(isinstance(x, (str, *WHOLE)) for x in own):
+        fail("documents", f"{len(rows)} labels, each a string or a whole number", own)
     documents = [
         [place for _, of_row in pairs for place in of_row]
         for _, pairs in groupby(zip(own, by_row(rows, count())), key=itemgetter(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ from elmo_plugin.elmo.sentences import (
     MAX_TOKENS,
     by_row,
     named_rows,
-    one_call,
     sentences_of,
     token_rows,
     tokens_of,
@@ -305,23 +305,15 @@ class LanguageModel(BiLMLayers):
         pairs = [(row.tokens, words) for row, own in zip(rows, phrases) for words in own]
         if not pairs or not all(words for _, words in pairs):
             fail("continuations", "at least one, and words in each", continuations)
-        # A phrase's last word is not read, so that single words share the words before them.
-        keys = list(dict.fromkeys((*tokens, *words[:-1]) for tokens, words in pairs))
-        context: dict[tuple[str, ...], Tensor] = {}
-        with one_call(), self.reading():
-            self.check_words([tokens + words for tokens, words in pairs])
-            alone = range(len(keys))
-            for places, top in self._read([Row(list(x)) for x in keys], MAX_TOKENS, alone):
-                context |= {keys[b]: h for b, h in zip(places, top[0])}
-            hidden = torch.cat([context[(*x, *y[:-1])][len(x) : len(x) + len(y)] for x, y in pairs])
-            targets = torch.tensor([self._ids.get(w, UNKNOWN) for _, words in pairs for w in words])
-            numbers = self.softmax.log_probabilities(hidden, targets.to(hidden.device))
-        log_p = numbers.cpu().double().numpy() / BASES[base]
-        if unknown_missing:
-            log_p[targets.numpy() == UNKNOWN] = np.nan
-        sums = np.add.reduceat(log_p, np.cumsum([0, *(len(words) for _, words in pairs)])[:-1])
-        of_rows = np.split(sums, np.cumsum([len(own) for own in phrases])[:-1])
-        return sums if is_single else of_rows
+        sentences = [Row(tokens + words) for tokens, words in pairs]
+        alone = range(len(sentences))  # also under `carry`
+        scores = self._score_rows(sentences, (base, False, False, unknown_missing), documents=alone)
+        numbers = (
+            x.forward[len(tokens) : len(tokens) + len(words)].sum()
+            for x, (tokens, words) in zip(scores, pairs)
+        )
+        sums = [np.array(list(islice(numbers, len(own)))) for own in phrases]
+        return sums[0] if is_single else sums
 
     @not_compiled
     @torch.no_grad()

@@ -111,10 +111,10 @@ def test_labels(caplog: pytest.LogCaptureFixture) -> None:
     model = LanguageModel.from_pretrained("tiny")
     two = [["A", "dog", "."]] * 3
     for wrong, message in (
-        ([1], r"documents: expected 3 labels, one for each sentence, found \[1\]"),
+        ([1], r"documents: expected 3 labels, each a string or a whole number, found \[1\]"),
         ("abc", r"documents: expected a label for each sentence, found 'abc'"),
-        ([1, 2, None], r"documents: expected labels that are strings or whole numbers, found null"),
-        ([1, 2, float("nan")], r"documents: expected labels .*, found nan"),
+        ([1, 2, None], r"documents: expected 3 labels, each a string .*, found \[1, 2, None\]"),
+        ([1, 2, float("nan")], r"documents: expected 3 labels, .*, found \[1, 2, nan\]"),
     ):
         with pytest.raises(InputError, match=message):
             model.score(two, documents=wrong)
