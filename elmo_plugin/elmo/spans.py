@@ -107,7 +107,7 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
         if unit == "tokens":
             places, size = [(k, k + 1) for k in range(len(row.tokens))], len(row.tokens)
         if not (isinstance(start, WHOLE) and isinstance(end, WHOLE) and 0 <= start < end <= size):
-            fail(name, f"a span whose start is before its end, in {size} {unit}", (start, end))
+            fail(name, f"whole numbers of {unit}, 0 <= start < end <= {size}", (start, end))
         inside = [k for k, (first, last) in enumerate(places) if first < end and start < last]
         if not inside:
             fail(name, "a span with a token", text[start:end])

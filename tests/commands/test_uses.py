@@ -241,12 +241,12 @@ def test_a_table_of_spans(folder: Path, name: str, separator: str, options: tupl
         (
             "sentence,start,end\na,0\n",
             "characters",
-            r"t.csv, line 2: expected a span .* found \(0, None\)$",
+            r"t.csv, line 2: expected whole .* found \(0, None\)$",
         ),
         (
             "sentence,start,end\na,0,1\nb,0,5\n",
             "characters",
-            r"t.csv, line 3: .* in 1 char.*found \(0, 5\)$",
+            r"t.csv, line 3: .* end <= 1, found \(0, 5\)$",
         ),
         ("sentence,start,end\na,0,x\n", "characters", r"t.csv, line 2: .* found \(0, 'x'\)$"),
         (

@@ -130,13 +130,21 @@ SENTENCE = "The dog ran ."
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (([SENTENCE] * 2, [0, 4], [3, 4]), {}, r"^sentence 1: .* in 13 char.*, found \(4, 4\)$"),
+        (
+            ([SENTENCE] * 2, [0, 4], [3, 4]),
+            {},
+            r"^sentence 1: expected whole .* end <= 13, found \(4, 4\)$",
+        ),
         (([SENTENCE], [5], [4]), {}, r"^sentence 0: .* found \(5, 4\)$"),
         (([SENTENCE], [-1], [4]), {}, r"^sentence 0: .* found \(-1, 4\)$"),
         (([SENTENCE], [11], [14]), {}, r"^sentence 0: .* found \(11, 14\)$"),
-        (([SENTENCE], [3], [5]), {"unit": "tokens"}, r"^sentence 0: .* in 4 tokens, .*\(3, 5\)$"),
+        (
+            ([SENTENCE], [3], [5]),
+            {"unit": "tokens"},
+            r"^sentence 0: .* of tokens, .* <= 4, .*\(3, 5\)$",
+        ),
         (([SENTENCE], [3], [4]), {}, r"^sentence 0: expected a span with a token, found ' '$"),
-        (([""], [0], [0]), {}, r"^sentence 0: .* in 0 char.*, found \(0, 0\)$"),
+        (([""], [0], [0]), {}, r"^sentence 0: .* <= 0, found \(0, 0\)$"),
         (([SENTENCE], [0.0], [3]), {}, r"^sentence 0: .* found \(0.0, 3\)$"),
         (([SENTENCE], ["0"], ["3"]), {}, r"^sentence 0: .* found \('0', '3'\)$"),
         (([SENTENCE], [0, 4], [3]), {}, "^start: expected 1 numbers, one for each sen.*, found 2$"),
