@@ -26,17 +26,11 @@ from elmo_plugin.commands.arguments import (
 )
 from elmo_plugin.commands.streams import check_standard_output, print_text
 from elmo_plugin.commands.threads import limit_threads
+from elmo_plugin.elmo.documents import document_groups, documents_in
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.elmo.pairs import pair_accuracies, pair_scores
 from elmo_plugin.elmo.raw_text import RUNNING
-from elmo_plugin.elmo.results import (
-    PART_SENTENCES,
-    Line,
-    document_groups,
-    documents_in,
-    write_computed_with,
-    write_results,
-)
+from elmo_plugin.elmo.results import PART_SENTENCES, Line, write_computed_with, write_results
 from elmo_plugin.elmo.scores import column_names, score_columns
 from elmo_plugin.elmo.sentences import groups, in_one_call
 from elmo_plugin.files.atomic_write import atomic_write
@@ -119,10 +113,7 @@ def run(args: argparse.Namespace) -> None:
     _check_text_arguments(args)
     name, file = text_file("text", args.text)
     model = _load(args)
-
-    def lines() -> Iterator[Line]:
-        return text_lines(args, file, name)
-
+    lines = partial(text_lines, args, file, name)
     if args.output_file is None:
         header = _header(args)
         scored = partial(_scored, model, args=args)

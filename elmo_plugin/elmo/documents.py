@@ -1,7 +1,7 @@
-"""Reads documents, in which each sentence continues from the state after the one before it."""
+"""Documents, in which each sentence is read from the state after the one before it."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count, groupby
 from operator import itemgetter
 from typing import Any
@@ -19,6 +19,24 @@ logger = logging.getLogger(__name__)
 
 MOST_DOCUMENTS = 256
 """Number of documents that are read side by side, to bound the memory of their states."""
+
+
+def documents_in(lines: Iterable[Any]) -> Iterator[list[Any]]:
+    """The lines of each document, between which the numbers of blank lines are missing."""
+    for _, document in groupby(enumerate(lines), key=lambda pair: pair[1].number - pair[0]):
+        yield [line for _, line in document]
+
+
+def document_groups(lines: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Divide lines into lists of whole documents, which end when they have `size` lines."""
+    group: list[Any] = []
+    for document in documents_in(lines):
+        group += document
+        if len(group) >= size:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def documents_of(rows: list[Row], labels: Any) -> list[list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -227,8 +227,7 @@ class LanguageModel(BiLMLayers):
             arrays = np.vstack([arrays, self.softmax.ranks(hidden, on_device).cpu().numpy()])
         if unknown_missing:  # entropies do not depend on the word
             arrays[:: 1 + entropy, targets.numpy() == UNKNOWN] = np.nan
-        wanted = {"": True, "entropy": entropy, "rank": rank}
-        names = [name for name in BY_DIRECTION if wanted[name.partition("_")[2]]]
+        names = BY_DIRECTION[: 2 + 2 * entropy] + BY_DIRECTION[4 : 4 + 2 * rank]
         ends = np.cumsum([2 * len(own) + 2 for own in ids])[:-1]
         for sentence, own, array in zip(sentences, ids, np.split(arrays, ends, axis=1)):
             in_vocabulary = np.array([k != UNKNOWN for k in own], dtype=bool)
@@ -262,12 +261,7 @@ class LanguageModel(BiLMLayers):
     @not_compiled
     @torch.no_grad()
     def score_continuations(
-        self,
-        prefixes: str | Sequence[str] | Sequence[Sequence[str]],
-        continuations: Sequence[Any],
-        base: int | str = 2,
-        *,
-        unknown_missing: bool = False,
+        self, prefixes: Any, continuations: Any, base: int | str = 2, unknown_missing: bool = False
     ) -> Any:
         """
         Compute the log probability of words or phrases after the beginning of a sentence: for a
@@ -302,18 +296,15 @@ class LanguageModel(BiLMLayers):
             fail("continuations", f"a list for each of {len(rows)} beginnings", continuations)
         expected = "continuations: expected words or phrases"
         phrases = [[tokens_of(*named) for named in named_rows(own, expected)] for own in lists]
-        pairs = [(row.tokens, words) for row, own in zip(rows, phrases) for words in own]
-        if not pairs or not all(words for _, words in pairs):
+        flat = list(chain.from_iterable(phrases))
+        if not flat or not all(flat):
             fail("continuations", "at least one, and words in each", continuations)
-        sentences = [Row(tokens + words) for tokens, words in pairs]
+        sentences = [Row(row.tokens + words) for row, own in zip(rows, phrases) for words in own]
         alone = range(len(sentences))  # also under `carry`
         scores = self._score_rows(sentences, (base, False, False, unknown_missing), documents=alone)
-        numbers = (
-            x.forward[len(tokens) : len(tokens) + len(words)].sum()
-            for x, (tokens, words) in zip(scores, pairs)
-        )
-        sums = [np.array(list(islice(numbers, len(own)))) for own in phrases]
-        return sums[0] if is_single else sums
+        sums = iter([x.forward[-1 - len(words) : -1].sum() for x, words in zip(scores, flat)])
+        of_rows = [np.array(list(islice(sums, len(own)))) for own in phrases]
+        return of_rows[0] if is_single else of_rows
 
     @not_compiled
     @torch.no_grad()

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -78,24 +78,6 @@ def sentence_lines(
             yield line
         elif not documents:
             raise InputError(f"{name}, line {number + 1}: expected a sentence, found an empty line")
-
-
-def documents_in(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """The lines of each document, between which the numbers of blank lines are missing."""
-    for _, document in groupby(enumerate(lines), key=lambda pair: pair[1].number - pair[0]):
-        yield [line for _, line in document]
-
-
-def document_groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
-    """Divide lines into lists of whole documents, which end when they have `size` lines."""
-    group: list[Line] = []
-    for document in documents_in(lines):
-        group += document
-        if len(group) >= size:
-            yield group
-            group = []
-    if group:
-        yield group
 
 
 def running_lines(texts: Iterable[str], first: int = 0, step: int = 1) -> Iterator[Line]:

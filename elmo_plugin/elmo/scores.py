@@ -14,7 +14,6 @@ BASES = {2: math.log(2), "e": 1.0}
 SENTENCE_IN_ROW = "sentence_in_row"
 """The field `sentence` as a column, because the column `sentence` has the number of the row."""
 
-
 DIRECTIONS = ("both", "forward", "backward")
 
 BY_DIRECTION = [f"{d}{kind}" for kind in ("", "_entropy", "_rank") for d in DIRECTIONS[1:]]

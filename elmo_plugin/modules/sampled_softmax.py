@@ -142,11 +142,9 @@ class SampledSoftmax(nn.Module):
         rows as `log_probabilities`. `hidden`: shape `(n, P)`; `targets`: shape `(n,)`.
         """
         n_rows = max(1, CHUNK_NUMBERS // self.n_words)
-        ranks = []
-        for h, k in zip(hidden.split(n_rows), targets.split(n_rows)):
-            y = self.logits(h)
-            ranks.append((y > y.gather(1, k[:, None])).sum(dim=1) + 1)
-        return torch.cat(ranks)
+        chunks = zip(hidden.split(n_rows), targets.split(n_rows))
+        logits = ((self.logits(h), k[:, None]) for h, k in chunks)
+        return torch.cat([(y > y.gather(1, k)).sum(dim=1) + 1 for y, k in logits])
 
     def _chunk(self, hidden: Tensor, targets: Tensor) -> Tensor:
         return -F.cross_entropy(self.logits(hidden), targets, ignore_index=IGNORE, reduction="none")
