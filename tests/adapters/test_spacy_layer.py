@@ -112,7 +112,7 @@ def test_better_than_random_vectors(
     monkeypatch.setattr(ElmoComponent, "vectors", random_vectors(seed))
     random = dev_scores(trained(data, tmp_path / "random", training__seed=seed), data)
     print(f"seed {seed}: accuracy and F1 {elmo} with ELMo, {random} with random vectors")
-    assert elmo[0] > random[0] + 0.1 and elmo[1] > random[1] + 0.2
+    assert elmo[0] > random[0] + 0.2 and elmo[1] > random[1] + 0.5
 
 
 @pytest.mark.parametrize("layer", ["average", 0])
