@@ -3,18 +3,24 @@ Compares the uses of words, as `Elmo.uses` and `read_uses` give them, and measur
 meaning changes between two texts. Vectors are an array of shape `(n, 2P)`, one for each use.
 
 APD and PRT are those of Kutuzov and Giulianelli (2020, https://arxiv.org/abs/2005.00050). The
-clusters and their JSD are those of Giulianelli et al. (2020, https://arxiv.org/abs/2004.14118).
+clusters and their JSD are those of Giulianelli et al. (2020, https://arxiv.org/abs/2004.14118). The
+permutation test is that of Liu et al. (2021, https://aclanthology.org/2021.eval4nlp-1.11).
 """
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmo_plugin.checks import check_count, fail, needed
+from elmo_plugin.checks import check_choice, check_count, fail, named, needed
 from elmo_plugin.elmo.results import COMPUTED_WITH
 from elmo_plugin.elmo.uses import VECTOR
 
-MOST_CLUSTERS = 10
+AT_ONCE = 500
+"""Number of permutations in one matrix product."""
+ROUNDING = 1e-10
+"""Differences of scores below this are rounding errors, and count as equal."""
 
 
 def vectors_of(uses: Any) -> np.ndarray:
@@ -31,23 +37,24 @@ def vectors_of(uses: Any) -> np.ndarray:
 
 def average_pairwise_distance(first: np.ndarray, second: np.ndarray) -> float:
     """The mean cosine distance between a use of the first text and one of the second (APD)."""
-    # The mean of the products of all pairs is the product of the means.
-    return float(1 - _unit(first).mean(axis=0) @ _unit(second).mean(axis=0))
+    return float(_apd(_unit(first).mean(axis=0), _unit(second).mean(axis=0)))
 
 
 def prototype_distance(first: np.ndarray, second: np.ndarray) -> float:
     """The inverse of the cosine of the two mean vectors (PRT); at least 1 if it is positive."""
-    return float(1 / (_unit(first.mean(axis=0)) @ _unit(second.mean(axis=0))))
+    return float(1 / -_negative_cosine(first.mean(axis=0), second.mean(axis=0)))
 
 
-def jensen_shannon_divergence(first: np.ndarray, second: np.ndarray) -> float:
+def jensen_shannon_divergence(first: Iterable[Any], second: Iterable[Any]) -> float:
     """
     The Jensen-Shannon divergence of two distributions over clusters in bits (JSD), from 0 to 1.
-    `first`, `second`: the numbers of the clusters of the uses in each text.
+    `first`, `second`: the labels of the clusters of the uses in each text, such as numbers or
+    strings. Uses with the number -1 (noise in HDBSCAN) or a missing value are left out. NaN for a
+    text without other uses.
     """
-    n = 1 + max(first.max(), second.max())
-    p, q = (np.bincount(labels, minlength=n) / len(labels) for labels in (first, second))
-    return float(_entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2)
+    first = [*first]
+    p, q = np.split(_members([*first, *second]), [len(first)])
+    return float(_jsd(p.mean(axis=0), q.mean(axis=0)))
 
 
 def clusters(vectors: np.ndarray, n_clusters: int | None = None, seed: int = 0) -> np.ndarray:
@@ -59,64 +66,166 @@ def clusters(vectors: np.ndarray, n_clusters: int | None = None, seed: int = 0) 
     scaled = needed("sklearn.preprocessing").StandardScaler().fit_transform(vectors)
 
     def labels(n: int) -> np.ndarray:
-        k_means = needed("sklearn.cluster").KMeans(n, n_init=10, random_state=seed)
-        return k_means.fit_predict(scaled)
+        return needed("sklearn.cluster").KMeans(n, n_init=10, random_state=seed).fit_predict(scaled)
 
     n_different = len(np.unique(scaled, axis=0))
     if n_clusters is not None:
         check_count("n_clusters", n_clusters)
         return labels(min(n_clusters, n_different))
-    most = min(MOST_CLUSTERS, n_different, len(scaled) - 1)
+    most = min(10, n_different, len(scaled) - 1)
     if most < 2:
         return np.zeros(len(scaled), dtype=int)
     silhouette = needed("sklearn.metrics").silhouette_score
     return max(map(labels, range(2, most + 1)), key=lambda x: silhouette(scaled, x))
 
 
-def changes(first: Any, second: Any, n_clusters: int | None = None, seed: int = 0) -> Any:
+def changes(
+    first: Any,
+    second: Any = None,
+    n_clusters: int | None = None,
+    seed: int = 0,
+    *,
+    measures: Iterable[str] = ("apd", "prt", "jsd"),
+    permutations: int = 0,
+    min_uses: int = 1,
+    labels: str | None = None,
+) -> Any:
     """
-    How much the use of each word differs between two texts.
+    How much the use of each word differs between two texts, or from each period to the next.
 
     # Parameters
 
     first, second : `pandas.DataFrame`
-        The uses in each text, with vectors of the same layer of the same biLM.
+        The uses in each text, with vectors of the same layer of the same biLM. For several periods,
+        `first` is a dictionary with the uses in each period, in the order of time, and `second` is
+        left out.
     n_clusters : `int`, optional
         See `clusters`. A word's uses in both texts are clustered together.
     seed : `int`, optional (default = `0`)
-        The seed of the clusters.
+        The seed of the clusters and of the permutations.
+    measures : `Iterable[str]`, optional (default = `("apd", "prt", "jsd")`)
+        The scores to compute. Finding clusters for `"jsd"` takes most of the time.
+    permutations : `int`, optional (default = `0`)
+        Number of random permutations for the p-values. With 0, there are no p-values.
+    min_uses : `int`, optional (default = `1`)
+        Least number of uses in each text. A word with fewer has no scores.
+    labels : `str`, optional
+        Name of a column of the uses that has the labels of clusters of your own for `"jsd"`, such
+        as numbers or strings. The number -1 (noise in HDBSCAN) and missing values are no cluster:
+        `"jsd"` leaves these uses out.
 
     # Returns
 
     `pandas.DataFrame`
         A row for each word, with the columns `word`, `first` and `second`, the numbers of its uses,
-        the scores `apd`, `prt` and `jsd`, and the number of `clusters`. The scores of a word
-        without uses in one of the texts are NaN.
+        the scores `apd`, `prt` and `jsd`, the number of `clusters`, and the p-values `apd_p`,
+        `prt_p` and `jsd_p`, as far as they were asked for. Scores and p-values of a word with too
+        few uses are NaN. For several periods there are such rows for each pair of consecutive
+        periods, whose names are in the columns `from` and `to`.
+
+        The p-value is (1 + k) / (1 + `permutations`): the word's uses are divided between the two
+        texts at random, and k is how often the score is at least as large as the observed one. It
+        depends on the word, its uses and the seed, not on the other words or measures.
 
     # Raises
 
     `InputError`
         If it is known that the vectors are of different layers, biLMs or precisions, or those of
-        raw text and of tokens, or their sizes differ.
+        raw text and of tokens, or their sizes differ, or if a parameter is invalid.
     """
+    names = list(dict.fromkeys([measures] if isinstance(measures, str) else measures))
+    for name in names:
+        check_choice("measures", name, _MEASURES)
+    check_count("seed", seed, least=0)
+    check_count("permutations", permutations, least=0)
+    check_count("min_uses", min_uses)
+    if labels is not None and n_clusters is not None:
+        fail("n_clusters", "none, because labels has the clusters", n_clusters)
+    settings = _Settings(names, permutations, n_clusters, seed, labels, min_uses)
+    several = isinstance(first, Mapping)
+    if several == (second is not None) or (several and len(first) < 2):
+        fail("second", "a DataFrame, or none after a dictionary of two or more", second)
+    if not several:
+        return _compare(first, second, settings)
+    pairs = {}
+    for old, new in pairwise(first):
+        with named(f"{old}, {new}"):
+            pairs[old, new] = _compare(first[old], first[new], settings)
+    rows = needed("pandas").concat(pairs, names=["from", "to"])
+    return rows.reset_index(["from", "to"]).reset_index(drop=True)
+
+
+class _Settings(NamedTuple):
+    """The parameters of `changes`."""
+
+    measures: list[str]
+    permutations: int
+    n_clusters: int | None
+    seed: int
+    labels: str | None
+    min_uses: int
+
+
+def _compare(first: Any, second: Any, settings: _Settings) -> Any:
+    """`changes` between two texts."""
     both = first.attrs.keys() & second.attrs.keys() - {COMPUTED_WITH}  # earlier files say less
     if differ := [key for key in sorted(both) if first.attrs[key] != second.attrs[key]]:
         one, other = ({key: x.attrs[key] for key in differ} for x in (first, second))
         fail("second", f"vectors as in the first, {one}", other)
-    columns = ["word", "first", "second", "apd", "prt", "jsd", "clusters"]
-    rows = []
+    if settings.labels not in (None, *first.columns.intersection(second.columns)):
+        fail("labels", "a column of the uses in both texts", settings.labels)
+    places = [uses.groupby("word").indices for uses in (first, second)]
+    pandas, rows = needed("pandas"), []
     for word in dict.fromkeys([*first["word"], *second["word"]]):
-        uses = [frame[frame["word"] == word] for frame in (first, second)]
-        row = [word, *map(len, uses)]
-        if all(row[1:]):
-            both = vectors_of(needed("pandas").concat(uses))
-            a, b = np.split(both, row[1:2])
-            row += [average_pairwise_distance(a, b), prototype_distance(a, b)]
-            labels = clusters(both, n_clusters, seed)
-            row += [jensen_shannon_divergence(labels[: len(a)], labels[len(a) :])]
-            row += [len(np.unique(labels))]
-        rows.append(row + [np.nan] * (len(columns) - len(row)))
-    return needed("pandas").DataFrame(rows, columns=columns)
+        a, b = (uses.iloc[at.get(word, [])] for uses, at in zip((first, second), places))
+        enough = min(len(a), len(b)) >= settings.min_uses
+        scores = _scores(word, pandas.concat([a, b]), len(a), settings) if enough else {}
+        rows.append({"word": word, "first": len(a), "second": len(b), **scores})
+    columns = ["word", "first", "second", *settings.measures]
+    columns += ["clusters"] if "jsd" in columns else []
+    columns += [f"{measure}_p" for measure in settings.measures] if settings.permutations else []
+    return pandas.DataFrame(rows, columns=columns)
+
+
+def _scores(word: str, uses: Any, n_first: int, settings: _Settings) -> dict[str, float]:
+    """The columns of a word. The first `n_first` uses are those in the first text."""
+    measures, permutations, n_clusters, seed, column, _ = settings
+    vectors, scores = vectors_of(uses), {}
+    features = {"apd": _unit(vectors), "prt": vectors}
+    if "jsd" in measures:
+        labels = uses[column] if column else clusters(vectors, n_clusters, seed)
+        features["jsd"] = _members(labels)
+        scores["clusters"] = features["jsd"].any(axis=0).sum()
+    for measure in measures:
+        random = np.random.default_rng([*f"{seed} {word}".encode()])
+        test = _permutation_test(measure, features[measure], n_first, permutations, random)
+        scores[measure], scores[f"{measure}_p"] = test
+    if "prt" in scores:
+        scores["prt"] = 1 / -scores["prt"]
+    return scores
+
+
+def _permutation_test(
+    measure: str, features: np.ndarray, n_first: int, permutations: int, random: np.random.Generator
+) -> tuple[float, float]:
+    """
+    The score of the first `n_first` uses and the others, and its p-value. `features`: what
+    `_MEASURES` names, shape `(n, size)`.
+    """
+    n, total = len(features), features.sum(axis=0)
+
+    def scores(is_first: np.ndarray) -> np.ndarray:
+        """The scores if these uses were in the first text, 0 or 1 of shape `(N, n)`."""
+        sums = is_first @ features  # (N, size)
+        return _MEASURES[measure](sums / n_first, (total - sums) / (n - n_first))
+
+    is_first = (np.arange(n) < n_first).astype(np.float64)[None]
+    observed, n_as_large = scores(is_first).item(), 0
+    for done in range(0, permutations, AT_ONCE):
+        rows = np.repeat(is_first, min(AT_ONCE, permutations - done), axis=0)
+        lower = scores(random.permuted(rows, axis=1)) < observed - ROUNDING
+        n_as_large += int((~lower).sum())  # also NaN
+    return observed, np.nan if np.isnan(observed) else (1 + n_as_large) / (1 + permutations)
 
 
 def nearest(uses: Any, vector: np.ndarray, k: int = 5) -> Any:
@@ -166,6 +275,36 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-def _entropy(p: np.ndarray) -> float:
-    p = p[p > 0]
-    return float(-(p * np.log2(p)).sum())
+def _apd(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    # The mean of the products of all pairs is the product of the means.
+    return 1 - (p * q).sum(axis=-1)
+
+
+def _negative_cosine(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    # It has the order of PRT, which jumps to negative values where the cosine is negative.
+    return -(_unit(p) * _unit(q)).sum(axis=-1)
+
+
+def _jsd(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):  # NaN if no use is in a cluster
+        p, q = (x / x.sum(axis=-1, keepdims=True) for x in (p, q))
+    return _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
+
+
+_MEASURES = {"apd": _apd, "prt": _negative_cosine, "jsd": _jsd}
+"""
+What each measure computes from the means over the uses of both texts, shape `(..., size)`: the mean
+unit vectors for APD, the mean vectors for PRT, and the shares of the clusters for JSD. The larger
+the result, shape `(...)`, the more the texts differ.
+"""
+
+
+def _entropy(p: np.ndarray) -> np.ndarray:
+    return -(p * np.log2(np.where(p > 0, p, 1))).sum(axis=-1)
+
+
+def _members(labels: Iterable[Any]) -> np.ndarray:
+    """Which uses are in which cluster, 0 or 1 of shape `(n, number of clusters)`."""
+    names = needed("pandas").Series([*labels], dtype=object)
+    numbers = names.mask(names == -1).factorize()[0]  # -1 for missing values
+    return (numbers[:, None] == np.arange(max(1, numbers.max() + 1))).astype(np.float64)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas
 import pytest
 from scipy.spatial.distance import cdist, jensenshannon
+from scipy.stats import binomtest, kstest, permutation_test
 from sklearn.decomposition import PCA
 
 from elmo_plugin import Elmo
@@ -110,6 +111,183 @@ def test_changes_in_given_clusters(two: tuple[np.ndarray, np.ndarray]) -> None:
         assert row["jsd"] == meanings.jensen_shannon_divergence(labels[:20], labels[20:])
         found.add(row["jsd"])
     assert len(found) > 1
+
+
+Two = tuple[np.ndarray, np.ndarray]
+
+
+def test_only_the_measures_that_were_asked_for(two: Two, monkeypatch) -> None:
+    """By definition, the columns are those asked for and no clusters are made without JSD. Their
+    values are those of all measures, whatever is computed besides them."""
+    old, new = frame("a", two[0]), frame("a", two[1])
+    options = {"permutations": 50, "n_clusters": 3}
+    every = changes(old, new, **options)
+    scores = ["apd", "prt", "jsd"]
+    assert [*every] == ["word", "first", "second", *scores, "clusters", *(f"{x}_p" for x in scores)]
+    assert [*changes(old, new, 3)] == [*every][:7]
+    assert changes(old, new, 3).equals(every[[*every][:7]])
+    alone = changes(old, new, measures=("jsd", "jsd"), **options)
+    assert alone.equals(every[["word", "first", "second", "jsd", "clusters", "jsd_p"]])
+    monkeypatch.setattr(meanings, "clusters", None)
+    found = changes(old, new, measures=["prt", "apd"], permutations=50)
+    assert found.equals(every[["word", "first", "second", "prt", "apd", "prt_p", "apd_p"]])
+    assert [*changes(old, new, measures="prt")] == ["word", "first", "second", "prt"]
+
+
+@pytest.mark.parametrize("measure", ["apd", "prt", "jsd"])
+def test_p_of_all_divisions(measure: str) -> None:
+    """The oracle is SciPy's test of all 126 divisions of nine uses. The number of random divisions
+    with a score as large as the observed one is binomial."""
+    draw = np.random.default_rng(3)
+    first, second = draw.normal(0.9, 1, (4, 3)), draw.normal(0.4, 1, (5, 3))
+    labels = np.array([0, 0, 0, 1, 1, 1, 2, 1, 0])
+
+    def score(one: np.ndarray, other: np.ndarray, axis: int = 0) -> float:
+        if measure == "jsd":
+            p, q = (np.bincount(labels[x], minlength=3) for x in (one, other))
+            return jensenshannon(p, q) ** 2
+        a, b = (np.concatenate([first, second])[x] for x in (one, other))
+        if measure == "apd":
+            return cdist(a, b, "cosine").mean()
+        return cdist([a.mean(axis=0)], [b.mean(axis=0)], "cosine").item()
+
+    places = np.arange(4), np.arange(4, 9)
+    expected = permutation_test(
+        places, score, vectorized=False, n_resamples=np.inf, alternative="greater"
+    ).pvalue
+    old = frame("a", first).assign(label=labels[:4])
+    new = frame("a", second).assign(label=labels[4:])
+    n = 4_321  # not a multiple of the permutations that are computed at once
+    found = changes(old, new, measures=measure, permutations=n, labels="label")
+    n_as_large = found[f"{measure}_p"][0] * (1 + n) - 1
+    assert np.isclose(n_as_large, round(n_as_large)) and 0.02 < expected < 0.98
+    assert binomtest(round(n_as_large), n, expected).pvalue > 0.001
+
+
+def test_p_of_a_division_of_few_uses(two: Two) -> None:
+    """By hand: with equal vectors all divisions are as large; with two uses in each text that are
+    far apart, 2 of the 6 divisions are; and the least p is 1 / (1 + permutations)."""
+    same = frame("a", np.ones((5, 3)))
+    found = changes(same, same, 2, permutations=99).iloc[0]
+    assert found[["apd_p", "prt_p", "jsd_p"]].tolist() == [1, 1, 1]
+    old, new = frame("a", np.eye(3)[[0, 0]]), frame("a", np.eye(3)[[1, 1]])
+    p = changes(old, new, measures="apd", permutations=6_000)["apd_p"][0]
+    assert p == pytest.approx(1 / 3, abs=0.03)
+    found = changes(frame("a", two[0]), frame("a", two[1] - 9), 2, permutations=99).iloc[0]
+    assert found[["apd_p", "prt_p", "jsd_p"]].tolist() == [0.01] * 3
+
+
+def test_p_depends_on_the_word_and_the_seed(two: Two) -> None:
+    """By definition; neither the other words nor their order change the p of a word."""
+    old = pandas.concat([frame("a", two[0]), frame("b", two[0])])
+    new = pandas.concat([frame("b", two[1]), frame("a", two[1])])
+    options = {"measures": "apd", "permutations": 999}
+    both = changes(old, new, **options).set_index("word")["apd_p"]
+    alone = changes(frame("b", two[0]), frame("b", two[1]), **options)["apd_p"][0]
+    assert alone == both["b"] != both["a"]
+    assert changes(old, new, seed=1, **options)["apd_p"].tolist() != both.tolist()
+
+
+def test_p_is_uniform_where_nothing_changes() -> None:
+    """By definition of a p-value, if the texts of 500 words' uses are drawn at random: the
+    Kolmogorov-Smirnov test finds no difference. The p of 1,000 permutations has the values
+    1/1001, 2/1001 to 1. Less a random part of a step it is continuous. The clusters' p is
+    larger than uniform, because divisions have equal JSD."""
+    draw = np.random.default_rng(0)
+    n_words, n, size = 500, 24, 8
+    centers = draw.normal(size=(n_words, 2, size))  # two senses of each word
+    senses = draw.integers(0, 2, (n_words, n))
+    vectors = draw.normal(centers[np.arange(n_words)[:, None], senses], 1)
+    words = np.repeat([f"w{k}" for k in range(n_words)], n)
+    uses = pandas.DataFrame({"word": words, "sense": senses.ravel()})
+    uses["vector"] = [*vectors.reshape(-1, size)]
+    uses["text"] = np.argsort(draw.random((n_words, n)), axis=1).ravel() < 10
+    texts = uses[uses["text"]], uses[~uses["text"]]
+    found = changes(*texts, permutations=1000, labels="sense")
+    assert (found["first"] == 10).all() and (found["second"] == 14).all()
+    for measure in ("apd", "prt"):
+        continuous = found[f"{measure}_p"] - draw.random(n_words) / 1001
+        assert kstest(continuous, "uniform").pvalue > 0.01
+        shifted = kstest(continuous**1.2, "uniform").pvalue  # the test would see a small deviation
+        assert shifted < 0.01
+    for level in (0.05, 0.1, 0.3):
+        n_below = int((found["jsd_p"] <= level).sum())
+        assert binomtest(n_below, n_words, level, "greater").pvalue > 0.01
+
+
+def test_too_few_uses(two: Two) -> None:
+    """By definition: a word with fewer uses in one of the texts has a row without scores."""
+    old = pandas.concat([frame("a", two[0]), frame("b", two[0][:4])])
+    new = pandas.concat([frame("a", two[1]), frame("b", two[1])])
+    options = {"measures": ["apd", "prt"], "permutations": 9}
+    every = changes(old, new, **options)
+    assert every.notna().all(axis=None)
+    assert changes(old, new, min_uses=4, **options).equals(every)
+    found = changes(old, new, min_uses=5, **options)
+    assert found[:1].equals(every[:1])
+    assert found.iloc[1].dropna().to_dict() == {"word": "b", "first": 4, "second": 30}
+
+
+def test_periods(two: Two) -> None:
+    """Expected: the same as one call for each pair of neighbors."""
+    uses = pandas.concat([frame("b", two[0] - 1), frame("a", two[0])])
+    periods = {1800: frame("a", two[0]), 1850: frame("a", two[1]), 1900: uses}
+    options = {"measures": ["prt", "jsd"], "permutations": 20, "seed": 3}
+    found = changes(periods, **options)
+    assert [*found][:5] == ["from", "to", "word", "first", "second"]
+    assert found[["from", "to", "word"]].values.tolist() == [
+        [1800, 1850, "a"],
+        [1850, 1900, "a"],
+        [1850, 1900, "b"],
+    ]
+    pairs = [changes(periods[a], periods[b], **options) for a, b in ((1800, 1850), (1850, 1900))]
+    assert found.drop(columns=["from", "to"]).equals(pandas.concat(pairs, ignore_index=True))
+    periods[1900].attrs, periods[1850].attrs = {"layer": "0"}, {"layer": "top"}
+    with pytest.raises(InputError, match=r"^1850, 1900: second: expected vectors as in the first"):
+        changes(periods)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "strings", "missing"])
+def test_labels_of_any_clustering(two: Two, kind: str) -> None:
+    """The oracle is SciPy, for the uses that are in a cluster."""
+    draw = np.random.default_rng(5)
+    labels = draw.choice([-1, 3, 40, 1_000_000], 50)
+    values: list = labels.tolist()
+    if kind != "numbers":
+        none = None if kind == "missing" else -1
+        values = [none if x == -1 else f"cluster {x}" for x in values]
+    old = frame("a", two[0]).assign(sense=values[:20])
+    new = frame("a", two[1]).assign(sense=values[20:])
+    p, q = ([(x == k).sum() for k in (3, 40, 1_000_000)] for x in (labels[:20], labels[20:]))
+    expected = jensenshannon(p, q, base=2) ** 2
+    row = changes(old, new, labels="sense").iloc[0]
+    assert row["jsd"] == pytest.approx(expected) and row["clusters"] == 3
+    assert row["first"] == 20 and expected > 0.001
+    found = meanings.jensen_shannon_divergence(values[:20], np.array(values[20:], dtype=object))
+    assert found == pytest.approx(expected)
+    row = changes(old.assign(sense=-1), new, labels="sense", permutations=9).iloc[0]
+    assert row[["jsd", "jsd_p"]].isna().all() and row["apd_p"] > 0
+
+
+def test_parameters_of_changes(two: Two) -> None:
+    """Each invalid value is named."""
+    old, new = frame("a", two[0]), frame("a", two[1])
+    for options, message in (
+        (
+            {"measures": ["apd", "cos"]},
+            r"measures: expected one of 'apd', 'prt', 'jsd', found 'cos'",
+        ),
+        ({"permutations": -1}, "permutations: expected a whole number from 0"),
+        ({"min_uses": 0}, "min_uses: expected a whole number from 1"),
+        ({"seed": -1}, "seed: expected a whole number from 0"),
+        ({"labels": "sense"}, "labels: expected a column of the uses in both texts, found 'sense'"),
+        ({"labels": "text", "n_clusters": 2}, "n_clusters: expected none, .*, found 2"),
+    ):
+        with pytest.raises(InputError, match=f"^{message}"):
+            changes(old, new, **options)
+    for arguments in ([old], [{"a": old, "b": new}, new], [{"a": old}]):
+        with pytest.raises(InputError, match=r"^second: expected a DataFrame, or none after"):
+            changes(*arguments)
 
 
 def test_nearest(two: tuple[np.ndarray, np.ndarray]) -> None:
