@@ -95,10 +95,11 @@ def changes(
 
     # Parameters
 
-    first, second : `pandas.DataFrame`
-        The uses in each text, with vectors of the same layer of the same biLM. For several periods,
-        `first` is a dictionary with the uses in each period, in the order of time, and `second` is
-        left out.
+    first : `pandas.DataFrame` or `Mapping[str, pandas.DataFrame]`
+        The uses in the first text, or a dictionary with the uses in each of several periods, in the
+        order of time. All vectors are of the same layer of the same biLM.
+    second : `pandas.DataFrame`, optional
+        The uses in the second text. Leave it out if `first` is a dictionary.
     n_clusters : `int`, optional
         See `clusters`. A word's uses in both texts are clustered together.
     seed : `int`, optional (default = `0`)

@@ -71,10 +71,8 @@ def prepare(folder: Path) -> None:
     (folder / "heldout").symlink_to(TEXT / "heldout.txt")
     sentences = [line for line in text.decode().splitlines() if line]
     (folder / "TEXT").write_text("\n".join(sentences[:20]) + "\n")
-    old = "He sat in a cell .\nThe coach was late .\nShe cut the bread .\n"
-    new = "Each cell divides .\nA coach trains the team .\nHe bakes bread .\n"
-    (folder / "OLD").write_text(old * 4)
-    (folder / "NEW").write_text(new * 4)
+    for name in ("OLD", "NEW"):
+        (folder / name).symlink_to(ROOT / "fixtures" / "change" / f"{name.lower()}.txt")
     (folder / "eng.train").symlink_to(ROOT / "fixtures" / "ner" / "train.conll")
     (folder / "eng.testa").symlink_to(ROOT / "fixtures" / "ner" / "dev.conll")
     treebank = folder / "UD_GERMAN_GSD"
