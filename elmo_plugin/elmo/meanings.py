@@ -95,7 +95,7 @@ def changes(
 
     # Parameters
 
-    first : `pandas.DataFrame` or `Mapping[str, pandas.DataFrame]`
+    first : `pandas.DataFrame | Mapping[str, pandas.DataFrame]`
         The uses in the first text, or a dictionary with the uses in each of several periods, in the
         order of time. All vectors are of the same layer of the same biLM.
     second : `pandas.DataFrame`, optional
