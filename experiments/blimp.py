@@ -6,7 +6,8 @@ rows of the results page, `experiments/results/blimp.jsonl`:
         --output-file scores.jsonl
     python -m experiments.blimp small --scores scores.jsonl
 
-The published accuracies are those of the rows that are there. `python -m experiments.report` then
+The published accuracies are those of the rows that are there, from the results file that the
+authors corrected after their paper. `python -m experiments.report` then
 writes the page.
 """
 
@@ -27,7 +28,9 @@ from experiments.rows import RESULTS, Row, known_rows, read_rows
 
 FILE = RESULTS / "blimp.jsonl"
 DIRECTIONS = ("forward", "backward", "both")
-PUBLISHED = {"ngram": "5-gram", "lstm": "LSTM", "txl": "Transformer-XL", "gpt2": "GPT-2"}
+PUBLISHED = {"ngram": "5-gram", "lstm": "LSTM", "txl": "Transformer-XL", "gpt2": "GPT-2 large"}
+HUMAN = 88.6
+"""The accuracy of single people (Warstadt et al. 2020)."""
 ALL = "all"
 
 
@@ -125,6 +128,8 @@ def picture(totals: dict[str, Row]) -> Figure:
     drawn = panel.barh(names, values, color=[bars[name][1] for name in names])
     panel.bar_label(drawn, fmt="%.1f", padding=4)
     panel.axvline(50, color="#999999", linestyle=":")
+    panel.axvline(HUMAN, color="#999999", linestyle="--")
+    panel.set_title(f"people: {HUMAN}", loc="right", fontsize="medium", color="#666666")
     panel.set_xlim(0, 105)
     panel.set_xlabel(f"accuracy on {first['pairs']:,} minimal pairs, %; chance is 50")
     return figure
