@@ -18,13 +18,17 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models import archival
 from allennlp.training import GradientDescentTrainer, util
 
+TRAINER = set(inspect.signature(GradientDescentTrainer.from_partial_objects).parameters)
+TRAINER -= {"model", "serialization_dir", "data_loader", "validation_data_loader", "local_rank"}
+TRAINER -= {"world_size", "distributed", "ddp_accelerator", "kwargs"}
+"""Parameters of the trainer except those that AllenNLP passes itself."""
 CHANGES = {
     r"((?P<block>dataset_reader)\.lazy): true": "data_loader.max_instances_in_memory: 1000",
     r"((?P<block>\w*dataset_reader.*)\.lazy): .*": "remove it",
     r"((.*tokenizer)\.word_splitter)(\.type)?: (.*)": r"\2.type: \4",
     r"((.*tokenizer)\.word_splitter\.(.*)): (.*)": r"\2.\3: \4",
-    r'((.*tokenizer)\.type): "word"': r'\2.type: "spacy"',
     r"(.*tokenizer\.word_(filter|stemmer))\b.*": "remove it",
+    r'((.*tokenizer)\.type): "word"': r'\2.type: "spacy"',
     r"(model.*\.(initializer|regularizer)): (\[.*)": r'\1: {"regexes": \3}',
     r"((?P<block>model)\.similarity_function)\b.*": "model.matrix_attention, with the same keys",
     r"(model.*\.(embedder_to_indexer_map|allow_unmatched_keys))\b.*": "remove it",
@@ -36,25 +40,27 @@ CHANGES = {
     ),
     r"(trainer\.cuda_device): \[(-?\d+)\]": r"\1: \2",
     r"(trainer\.cuda_device): (\[.*)": r"distributed.cuda_devices: \2",
-    r"(trainer\.shuffle): false": "data_loader.shuffle: false, or that of its batch_sampler",
-    r"(trainer\.num_serialized_models_to_keep): (.*)": (
-        r"trainer.checkpointer.keep_most_recent_by_count: \2"
+    r'(trainer\.type): "default"': "remove it",
+    r"((?P<block>trainer)\.shuffle): false": "data_loader.shuffle: false, or of its batch_sampler",
+    r"((?P<block>trainer)\.(shuffle|keep_serialized_model_every_num_seconds)): .*": "remove it",
+    r"((?P<block>trainer)\.num_serialized_models_to_keep): (.*)": (
+        r"trainer.checkpointer.keep_most_recent_by_count: \3"
     ),
-    r"(trainer\.model_save_interval): (.*)": r"trainer.checkpointer.save_every_num_seconds: \2",
-    r"(trainer\.(\w+_interval|log_batch_size_period|should_log_\w+)): .*": (
+    r"((?P<block>trainer)\.model_save_interval): (.*)": (
+        r"trainer.checkpointer.save_every_num_seconds: \3"
+    ),
+    r"((?P<block>trainer)\.(\w+_interval|log_batch_size_period|should_log_\w+)): .*": (
         'trainer.callbacks: [{"type": "tensorboard"}], which has such keys'
     ),
-    r"(trainer\.(shuffle|keep_serialized_model_every_num_seconds)): .*": "remove it",
-    r'(trainer\.type): "default"': "remove it",
+    rf"((?P<block>trainer)\.(?!({'|'.join(TRAINER)}|type|run_sanity_checks)\b)\w+).*": (
+        f"unknown; the keys are {', '.join(sorted(TRAINER))}"
+    ),
 }
 """
-What replaces a key, the first group of a pattern. Not if the type of its `block` is a class of the
-user's own, which may have this key.
+What replaces a key, the first group of a pattern of its path and value. If the type of its `block`
+is a class of the user's own, the key may be one of its parameters. The trainer still reads
+`run_sanity_checks`.
 """
-TRAINER = set(inspect.signature(GradientDescentTrainer.from_partial_objects).parameters)
-TRAINER -= {"model", "serialization_dir", "data_loader", "validation_data_loader", "local_rank"}
-TRAINER -= {"world_size", "distributed", "ddp_accelerator", "kwargs"}
-"""Parameters of the trainer except those that AllenNLP passes itself."""
 
 
 class OldConfigError(ConfigurationError):
@@ -77,26 +83,19 @@ def _outdated(config: dict[str, Any]) -> Iterator[str]:
     values = Params(config).as_flat_dict()
     for path, value in values.items():
         entry = f"{path}: {json.dumps(value, default=str)}"
-        patterns = ((re.fullmatch(pattern, entry), new) for pattern, new in CHANGES.items())
-        match, new = next((pair for pair in patterns if pair[0]), (None, ""))
-        top, key = path.split(".")[:2] if "." in path else (path, "")
-        block = "trainer" if top == "trainer" else match and match.groupdict().get("block")
-        if block and _is_own(values.get(f"{block}.type")):
-            continue
-        if match:
+        matches = ((re.fullmatch(pattern, entry), new) for pattern, new in CHANGES.items())
+        match, new = next((pair for pair in matches if pair[0]), (None, ""))
+        if match and not _is_own(values.get(f"{match.groupdict().get('block')}.type")):
             yield f"{match[1]} -> {match.expand(new)}"
-        elif top == "trainer" and key not in {*TRAINER, "type", "run_sanity_checks"}:
-            yield f"trainer.{key} -> unknown; the keys are {', '.join(sorted(TRAINER))}"
 
 
 def _data_loader(iterator: dict[str, Any]) -> dict[str, Any]:
     size = iterator.get("batch_size", 32)
     if iterator.get("type", "bucket") != "bucket":
         return {"batch_size": size, "shuffle": True}
-    sampler = {"type": "bucket", "batch_size": size}
-    if keys := iterator.get("sorting_keys"):
-        sampler["sorting_keys"] = list(dict.fromkeys(field for field, _ in keys))
-    return {"batch_sampler": sampler}
+    fields = dict.fromkeys(field for field, _ in iterator.get("sorting_keys", ()))
+    sorted_by = {"sorting_keys": list(fields)} if fields else {}
+    return {"batch_sampler": {"type": "bucket", "batch_size": size, **sorted_by}}
 
 
 def _is_own(name: str | None) -> bool:

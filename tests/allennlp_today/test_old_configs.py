@@ -438,7 +438,7 @@ FROM_FILES = 'vocabulary: {"type": "from_files", "directory": ...}, or the type 
         (
             {"trainer": {"cuda_device": [0, 1], "shuffle": False, "type": "default"}},
             {"trainer.cuda_device": "distributed.cuda_devices: [0, 1]",
-             "trainer.shuffle": "data_loader.shuffle: false, or that of its batch_sampler",
+             "trainer.shuffle": "data_loader.shuffle: false, or of its batch_sampler",
              "trainer.type": "remove it"},
         ),
         (

@@ -536,6 +536,7 @@ def test_the_papers_trainer_trains(tmp_path, monkeypatch):
     "name",
     [
         *("bilm", "bilm_1b", "bilm_finetune", "bilm_small", "bilm_tf", "bilm_tiny", "bilm_words"),
+        "bilm_proteins",
         *("tagger", "tagger_elmo"),
     ],
 )
