@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch-size",
         type=int,
-        default=64,
-        help="the number of sentences of ordinary length in a batch",
+        help="the number of sentences of ordinary length in a batch; on a GPU 512, unless they "
+        "carry their states (default: 64)",
     )
     add_initial_state(parser)
     parser.add_argument(
@@ -89,7 +89,8 @@ def run(args: argparse.Namespace) -> None:
     if is_matrix and (args.pool is None or args.use_sentence_keys):
         fail("output_file", "--pool and no --use-sentence-keys for a NumPy file", args.output_file)
     # A batch cannot have more sentences than a part of the dump.
-    check_count("--batch-size", args.batch_size, most=PART_SENTENCES)
+    if args.batch_size is not None:
+        check_count("--batch-size", args.batch_size, most=PART_SENTENCES)
     check_shard(args)
     name, file = text_file("input_file", args.input_file)
     elmo = load_elmo(args, args.initial_state)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import WHOLE, check_count, fail
+from elmo_plugin.checks import WHOLE, fail
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.sentences import batches_by_length, by_row, groups, named_rows, sentences_of
@@ -62,14 +62,14 @@ def documents_of(rows: list[Row], labels: Any) -> list[list[int]]:
 
 
 def read_documents(
-    model: BiLMLayers, rows: list[Row], documents: list[list[int]], max_tokens: int
+    model: BiLMLayers, rows: list[Row], documents: list[list[int]], max_tokens: int | None
 ) -> Iterator[tuple[list[int], list[Tensor]]]:
     """
     Read the sentences of `documents_of` in batches as `BiLMLayers.read`: the first sentences of
     many documents, then their second ones, and so on. In both directions a document begins with
     the `initial_state`, under `carry` with zeros, and the model's own carried state stays.
     """
-    check_count("max_tokens", max_tokens)
+    most = model.max_tokens(max_tokens)
     sentences = sentences_of(rows)
     model.check_words(sentences)
     # Documents of equal length end together, so that batches stay large.
@@ -78,7 +78,7 @@ def read_documents(
         state = LSTMState(*(x.clone() for x in start))
         for k in range(len(group[0])):
             places = [document[k] for document in group if k < len(document)]
-            for batch in batches_by_length([len(sentences[b]) for b in places], max_tokens):
+            for batch in batches_by_length([len(sentences[b]) for b in places], most):
                 of_rows = torch.tensor(batch, device=model.device)
                 own = [places[row] for row in batch]
                 read = model.continued([sentences[b] for b in own], state.select(of_rows))

@@ -30,6 +30,9 @@ from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
 NPY = ".npy"
 """The ending of NumPy's files."""
 
+CARRIED_ROWS = 64
+"""With `carry`, vectors depend on this number, so that it is the same on any device."""
+
 ORDINARY_LENGTH = 32
 """Sentence length in tokens on which the batch size is based; longer sentences count as several."""
 
@@ -38,8 +41,9 @@ ORDINARY_LENGTH = 32
 class DumpSettings:
     """
     What a dump contains. `layer`: `"all"`, `"top"`, `"average"` or a number. `pool`: see
-    `Elmo.embed`. `batch_size`: sentences per batch; without `carry` these are sentences of
-    `ORDINARY_LENGTH` tokens, so that memory is bounded. `dtype`: `"float32"` or `"float16"`.
+    `Elmo.embed`. `batch_size`: sentences per batch, under `carry` by default `CARRIED_ROWS`;
+    without it these are sentences of `ORDINARY_LENGTH` tokens, so that memory is bounded, and the
+    default is `BiLMLayers.max_tokens`. `dtype`: `"float32"` or `"float16"`.
     `use_sentence_keys`: name datasets by sentences instead of line numbers; of equal sentences, the
     last one is written. `forget_sentences`: omit `sentence_to_index`; memory then does not grow
     with the text.
@@ -47,7 +51,7 @@ class DumpSettings:
 
     layer: str | int
     pool: str | None = None
-    batch_size: int = 64
+    batch_size: int | None = None
     dtype: str = "float32"
     use_sentence_keys: bool = False
     forget_sentences: bool = False
@@ -92,12 +96,15 @@ class _Vectors:
             "type of numbers": settings.dtype,
             "layout": self.layout,
         }
-        self.rounding = {"batch size": settings.batch_size}
+        is_carried = elmo.initial_state == "carry"
+        by_default = CARRIED_ROWS if is_carried else elmo.max_tokens(None) // ORDINARY_LENGTH
+        self._batch_size = settings.batch_size or by_default
+        self.rounding = {"batch size": self._batch_size}
         self.part_size = PART_SENTENCES
-        if elmo.initial_state == "carry":
+        if is_carried:
             # Whole batches, because their rows continue those of the previous batch.
-            n_batches = max(1, PART_SENTENCES // settings.batch_size)
-            self.part_size = n_batches * settings.batch_size
+            n_batches = max(1, PART_SENTENCES // self._batch_size)
+            self.part_size = n_batches * self._batch_size
             self.facts |= self.rounding  # which then says which sentence a row continues
 
     def indexed(self, lines: Iterable[Line]) -> Iterator[Line]:
@@ -134,7 +141,7 @@ class _Vectors:
             yield places, vectors
 
     def _batches(self, lines: list[Line]) -> Iterable[list[int]]:
-        size = self._settings.batch_size
+        size = self._batch_size
         if self._elmo.initial_state == "carry":
             return groups(range(len(lines)), size)
         return batches_by_length([len(line.tokens) for line in lines], size * ORDINARY_LENGTH)

@@ -28,8 +28,8 @@ from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.sentences import (
-    MAX_TOKENS,
     OF_PROCESS,
+    PART_BATCHES,
     PART_TOKENS,
     by_row,
     in_one_call,
@@ -327,7 +327,7 @@ class Elmo(BiLMLayers):
         *,
         pool: str | None = None,
         raw: bool = False,
-        max_tokens: int = MAX_TOKENS,
+        max_tokens: int | None = None,
         progress: bool = False,
     ) -> Any:
         """
@@ -358,10 +358,11 @@ class Elmo(BiLMLayers):
             text of the models in the package. The sentences of a string are read apart, and their
             vectors follow one another. `raw_text.split_tokens` gives the tokens, their places and
             sentences. Needs the packages nltk and nupunkt.
-        max_tokens : `int`, optional (default = `2048`)
-            The most tokens to read at once, including padding and boundaries. More take more
-            memory, and may be faster on a GPU. With `carry` all sentences are read at once, except
-            those of a single raw text, each of which continues from the one before it.
+        max_tokens : `int`, optional
+            The most tokens to read at once, including padding and boundaries, by default 2,048 on a
+            CPU and 16,384 on other devices. More take more memory. With `carry` all sentences are
+            read at once, except those of a single raw text, each of which continues from the one
+            before it.
         progress : `bool`, optional (default = `False`)
             Whether to show how many sentences have been read, in a bar of tqdm on stderr.
 
@@ -392,7 +393,7 @@ class Elmo(BiLMLayers):
         as_tensors: bool = False,
         *,
         pool: str | None = None,
-        max_tokens: int = MAX_TOKENS,
+        max_tokens: int | None = None,
         progress: bool = False,
     ) -> Any:
         """The vectors of rows as in `embed`."""
@@ -452,7 +453,10 @@ class Elmo(BiLMLayers):
             What `embed` returns for each sentence, in order. Rounding may differ in the last
             digits, because sentences are in other batches.
         """
-        n_tokens = 1 if self.initial_state == "carry" else PART_TOKENS
+        most = self.max_tokens(options.get("max_tokens"))
+        n_tokens = max(PART_TOKENS, PART_BATCHES * most)
+        if self.initial_state == "carry":
+            n_tokens = 1
         embed = partial(self.embed_rows, layer=layer, **options)
         vectors = chain.from_iterable(in_one_call(embed, parts(sentences, n_tokens, raw)))
         total = len(sentences) if isinstance(sentences, Sized) else None
@@ -524,7 +528,7 @@ class Elmo(BiLMLayers):
         *,
         unit: str = "characters",
         raw: bool = False,
-        max_tokens: int = MAX_TOKENS,
+        max_tokens: int | None = None,
     ) -> np.ndarray:
         """
         Compute the vectors of words and phrases in sentences, each given by its place.
@@ -545,7 +549,7 @@ class Elmo(BiLMLayers):
         raw : `bool`, optional (default = `False`)
             Whether to split strings into sentences and tokens, as in `embed`. Without it, the
             tokens of a string are separated by white space.
-        max_tokens : `int`, optional (default = `2048`)
+        max_tokens : `int`, optional
             See `embed`.
 
         # Returns

@@ -18,7 +18,6 @@ from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.scores import BASES, BY_DIRECTION, DIRECTIONS, SentenceScores, joined_scores
 from elmo_plugin.elmo.sentences import (
-    MAX_TOKENS,
     by_row,
     named_rows,
     sentences_of,
@@ -140,7 +139,7 @@ class LanguageModel(BiLMLayers):
         base: int | str = 2,
         *,
         raw: bool = False,
-        max_tokens: int = MAX_TOKENS,
+        max_tokens: int | None = None,
         documents: Any = None,
         rank: bool = False,
         unknown_missing: bool = False,
@@ -159,7 +158,7 @@ class LanguageModel(BiLMLayers):
         raw : `bool`, optional (default = `False`)
             Whether each sentence is a string of raw text, as in `Elmo.embed`. If it has several
             sentences, a word is scored in its own, and their scores follow one another.
-        max_tokens : `int`, optional (default = `2048`)
+        max_tokens : `int`, optional
             See `Elmo.embed`.
         documents : `Sequence`, optional
             A label for each sentence, a string or a whole number. Sentences that follow one another
@@ -194,7 +193,7 @@ class LanguageModel(BiLMLayers):
         return scores[0] if is_single else scores
 
     def _score_rows(
-        self, rows: list[Row], wanted: tuple, max_tokens: int = MAX_TOKENS, documents: Any = None
+        self, rows: list[Row], wanted: tuple, max_tokens: int | None = None, documents: Any = None
     ) -> list[SentenceScores]:
         """The scores of each sentence of rows. `wanted`: the last arguments of `_scores`."""
         sentences = sentences_of(rows)
@@ -375,7 +374,7 @@ class LanguageModel(BiLMLayers):
         """The vectors that predict the tokens of each row, by direction, each `(n, P)`."""
         n_tokens = list(map(len, sentences_of(rows)))
         contexts: list[Any] = [None] * len(n_tokens)
-        for places, top in self._read(rows, MAX_TOKENS):
+        for places, top in self._read(rows, None):
             for number, b in enumerate(places):
                 # The forward direction predicts a word from its left context, the backward from
                 # its right one.
@@ -402,7 +401,7 @@ class LanguageModel(BiLMLayers):
         return substitutes
 
     def _read(
-        self, rows: list[Row], max_tokens: int, documents: Any = None
+        self, rows: list[Row], max_tokens: int | None, documents: Any = None
     ) -> Iterator[tuple[list[int], Tensor]]:
         """
         The indices of the sentences that are read together, and their top layer by direction,

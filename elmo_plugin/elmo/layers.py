@@ -30,6 +30,8 @@ from elmo_plugin.elmo.frozen import (
 from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
 from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.sentences import (
+    DEVICE_TOKENS,
+    MAX_TOKENS,
     batches_by_length,
     sentences_of,
     split_row,
@@ -206,8 +208,15 @@ class BiLMLayers(CarriesState):
         tokens = sentence_characters(sentences, self.bilm.max_characters_per_token)
         return tokens.to(self.bilm.device)
 
+    def max_tokens(self, given: int | None) -> int:
+        """The most tokens of a batch: those that are `given`, or a default for the device."""
+        if given is None:
+            return MAX_TOKENS if self.bilm.device.type == "cpu" else DEVICE_TOKENS
+        check_count("max_tokens", given)
+        return given
+
     def read(
-        self, rows: list[Row], max_tokens: int, boundaries: bool = True
+        self, rows: list[Row], max_tokens: int | None, boundaries: bool = True
     ) -> Iterator[tuple[list[int], list[Tensor], Tensor]]:
         """
         Read the sentences of rows in batches of at most `max_tokens`: the indices of the sentences
@@ -215,10 +224,10 @@ class BiLMLayers(CarriesState):
         because vectors depend on the one before, and a single row is read sentence by sentence.
         Raises an `InputError` then if one of several rows has several sentences.
         """
-        check_count("max_tokens", max_tokens)
+        most = self.max_tokens(max_tokens)
         sentences = sentences_of(rows)
         self.check_words(sentences)
-        batches: Iterable[list[int]] = batches_by_length(list(map(len, sentences)), max_tokens)
+        batches: Iterable[list[int]] = batches_by_length(list(map(len, sentences)), most)
         if self.initial_state == "carry":
             batches = _carried_batches(rows)
         for places in batches:

@@ -37,13 +37,19 @@ N_EXAMPLES = 3
 """Number of unknown words in a warning. A few words of a name are no reason for one."""
 
 MAX_TOKENS = 2048
-"""64 sentences of ordinary length, enough rows for efficient matrix products."""
+"""64 sentences of ordinary length, enough rows for a CPU's matrix products."""
 
-PART_TOKENS = 8 * MAX_TOKENS
+DEVICE_TOKENS = 16_384
+"""The same on other devices, where a step of more rows takes hardly longer."""
+
+PART_TOKENS = 16_384
 """
-Number of tokens whose vectors `Elmo.stream` has in memory at a time: 64 MiB at the paper's 2P =
-1024. Sentences of several batches have little padding when they are sorted by length.
+Number of tokens whose vectors `Elmo.stream` has in memory at a time on a CPU: 64 MiB at the paper's
+2P = 1024. Sentences of several batches have little padding when they are sorted by length.
 """
+
+PART_BATCHES = 4
+"""Least number of batches of such a part, for which it may have more tokens."""
 
 
 def token_rows(sentences: Any, raw: bool = False) -> tuple[list[Row], bool]:
@@ -316,7 +322,7 @@ def groups(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
         yield group
 
 
-def batches_by_length(lengths: Sequence[int], max_tokens: int = MAX_TOKENS) -> Iterator[list[int]]:
+def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
     """
     Divide sentences into batches of similar lengths, for little padding. A batch has at most
     `max_tokens` tokens, including padding and boundaries, to bound the memory. A longer sentence is

@@ -1,3 +1,4 @@
+import copy
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,7 +13,8 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import frozen
+from elmo_plugin.elmo import dump, frozen
+from elmo_plugin.elmo import elmo as elmo_module
 from elmo_plugin.elmo.sentences import batches_by_length
 from elmo_plugin.text.characters import warn_of_boundaries, warn_of_long_tokens
 from tests.compare import assert_close
@@ -336,6 +338,37 @@ def test_max_tokens(elmo, monkeypatch, max_tokens):
     for x, y in zip(found, expected):
         numpy.testing.assert_allclose(x, y, atol=1e-6)
     assert sorted(sizes) == {1: [1, 1, 1], 12: [1, 2]}.get(max_tokens, [3])
+
+
+@pytest.mark.parametrize("kind, tokens", [("cpu", 2048), ("meta", 16_384)])
+def test_default_batches_depend_on_the_device(elmo, kind, tokens, tmp_path):
+    """Those of docs/speed.md; a number that is given is the same everywhere, and so is the default
+    under `carry`, where vectors depend on it."""
+    elmo = copy.deepcopy(elmo).to(kind)
+    assert [elmo.max_tokens(n) for n in (None, 7, 10**6)] == [tokens, 7, 10**6]
+
+    def sentences_in_a_batch(**given):
+        settings = dump.DumpSettings(layer="all", **given)
+        return dump._Vectors(elmo, tmp_path / "out", settings).rounding["batch size"]
+
+    assert sentences_in_a_batch() == tokens // 32
+    assert sentences_in_a_batch(batch_size=3) == 3
+    elmo.initial_state = "carry"
+    assert sentences_in_a_batch() == 64
+
+
+def test_parts_of_a_stream_have_several_batches(elmo, monkeypatch):
+    """By hand: with boundaries a sentence has 3 tokens, so that 4 are a batch of 12. A part of at
+    least 48 tokens has 16 of them, although its default is smaller."""
+    parts, embed_rows = [], elmo.embed_rows
+    monkeypatch.setattr(elmo_module, "PART_TOKENS", 4)
+    monkeypatch.setattr(
+        elmo,
+        "embed_rows",
+        lambda rows, **given: parts.append(len(rows)) or embed_rows(rows, **given),
+    )
+    assert len(list(elmo.stream([["A"]] * 20, max_tokens=12))) == 20
+    assert parts == [16, 4]
 
 
 def test_weights_of_which_some_are_missing(elmo):

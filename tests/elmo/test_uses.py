@@ -45,7 +45,7 @@ def test_a_stream(
     texts = [text.replace("\u00a0", " ").split() for text in map(" ".join, sentences)]
     expected = elmo.embed(texts, **options)
     for given in (iter(texts), (" ".join(text) for text in texts)):
-        found = list(elmo.stream(given, **options))
+        found = list(elmo.stream(given, max_tokens=part_tokens, **options))
         assert len(found) == len(expected)
         for x, y in zip(found, expected):
             np.testing.assert_allclose(x, y, atol=1e-5)
@@ -62,7 +62,7 @@ def test_a_stream_reads_little_ahead(elmo: Elmo, monkeypatch: pytest.MonkeyPatch
             n_read += 1
             yield "the dog ."
 
-    stream = elmo.stream(endless())
+    stream = elmo.stream(endless(), max_tokens=3)
     for n_yielded in range(1, 8):
         assert next(stream).shape == (3, elmo.output_dim)
         assert n_read == -(-n_yielded // 3) * 3

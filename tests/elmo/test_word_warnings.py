@@ -94,13 +94,14 @@ def test_every_call_warns_once(elmo: Elmo, model: LanguageModel, cut: Any, monke
     """By definition: once in each call, however many batches it has, and also if the words are not
     in the same one."""
     monkeypatch.setattr(elmo_module, "PART_TOKENS", 1)
+    monkeypatch.setattr(elmo_module, "PART_BATCHES", 1)
     sentences = [[TWINS[0]], ["a", "dog"], [TWINS[1]], TWINS]
     calls: list[Callable[[], Any]] = [
         lambda: elmo.embed(sentences),
         lambda: elmo.embed(sentences, max_tokens=1),
         lambda: elmo.characters(sentences),
         lambda: elmo.warm_up(sentences),
-        lambda: list(elmo.stream(sentences)),
+        lambda: list(elmo.stream(sentences, max_tokens=1)),
         lambda: elmo.uses(sentences, TWINS),
         lambda: model.score(sentences),
         lambda: model.perplexity(sentences),
@@ -111,7 +112,7 @@ def test_every_call_warns_once(elmo: Elmo, model: LanguageModel, cut: Any, monke
             call()
             [message] = cut()
             assert message.startswith(f"the words {TWINS[0]!r} and {TWINS[1]!r} have equal vectors")
-    stream = elmo.stream(sentences)
+    stream = elmo.stream(sentences, max_tokens=1)
     next(stream)
     elmo.embed([[TWINS[1]]])  # a call between two parts of a stream is another call
     assert not cut()
