@@ -17,13 +17,7 @@ from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.scores import BASES, BY_DIRECTION, DIRECTIONS, SentenceScores, joined_scores
-from elmo_plugin.elmo.sentences import (
-    by_row,
-    named_rows,
-    sentences_of,
-    token_rows,
-    tokens_of,
-)
+from elmo_plugin.elmo.sentences import by_row, named_rows, sentences_of, token_rows, tokens_of
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
