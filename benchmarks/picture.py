@@ -1,5 +1,6 @@
 """
-Draws speeds as bars next to the peer's and the machine's limit, from a file of `make bench`:
+Draws speeds as multiples of AllenNLP's, next to the speed that the measured rate of matrix products
+would permit, from a file of `make bench`:
 
     python -m benchmarks.picture benchmarks.json docs/pictures/speed.svg
 """
@@ -11,7 +12,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.report.pictures import save
+from experiments.report.pictures import COLORS, save
 
 
 def main() -> None:
@@ -22,30 +23,43 @@ def main() -> None:
     results = json.loads(arguments.figures.read_text("utf-8"))
     vectors = [r for r in results["embedding"]["vectors"] if r["initial_state"] == "carry"]
     works = {"vectors": vectors, "training": results["training"]["training"]}
-    save(bars(works), arguments.out)
+    shown = "; ".join(
+        f"{name}: {row['ours'] / row['allennlp']:.1f} times AllenNLP's speed, "
+        f"{row['ours']:,.0f} tokens/s"
+        for name, row in named(works).items()
+    )
+    save(ratios(works), arguments.out, "Speed compared with AllenNLP", shown)
 
 
-def bars(works: dict[str, list[dict[str, Any]]]) -> Figure:
-    """Bars for each kind of work, model and precision. AllenNLP's speed is 1."""
-    rows = {
+def named(works: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    return {
         f"{work}, {row['model']}, {row['precision']}": row
         for work, found in works.items()
         for row in found
     }
-    figure = Figure(figsize=(7.5, 0.8 + 0.4 * len(rows)), layout="constrained")
+
+
+def ratios(works: dict[str, list[dict[str, Any]]]) -> Figure:
+    """Points for each kind of work, model and precision. AllenNLP's speed is 1."""
+    rows = named(works)
+    figure = Figure(figsize=(7.5, 1.2 + 0.35 * len(rows)), layout="constrained")
     panel = figure.subplots()
-    names = list(rows)
-    peers = [row["allennlp"] for row in rows.values()]
-    limits = [row["limit"] / peer for row, peer in zip(rows.values(), peers)]
-    ours = [row["ours"] / peer for row, peer in zip(rows.values(), peers)]
-    drawn = panel.barh(
-        names, limits, color="#eeeeee", edgecolor="#999999", label="the machine's limit"
-    )
-    panel.barh(names, ours, color="C1", height=0.5, label="elmo_plugin")
-    panel.barh(names, [1] * len(names), color="C0", height=0.5, label="AllenNLP, fp32")
-    tokens = [f"{row['ours']:,.0f} of {row['limit']:,.0f} tokens/s" for row in rows.values()]
-    panel.bar_label(drawn, tokens, padding=4, size=8)
-    panel.set_xlim(0, 1.45 * max(limits))  # room for the labels, which are right of all bars
+    ours = [row["ours"] / row["allennlp"] for row in rows.values()]
+    rates = [row["limit"] / row["allennlp"] for row in rows.values()]
+    places = range(len(rows))
+    panel.hlines(places, 1, rates, color="#cccccc", zorder=0)
+    panel.plot([1] * len(rows), places, "o", color=COLORS[0], label="AllenNLP, fp32")
+    panel.plot(ours, places, "D", color=COLORS[2], label="elmo_plugin")
+    panel.plot(rates, places, "|", color="black", markersize=12, label="rate of matrix products")
+    for place, ratio, rate, row in zip(places, ours, rates, rows.values()):
+        text = f"{ratio:.1f} x: {row['ours']:,.0f} tokens/s"
+        panel.annotate(text, (rate, place), (8, 0), textcoords="offset points", va="center", size=8)
+    panel.set_yticks(places, list(rows))
+    panel.set_xscale("log")
+    panel.set_xlim(0.8, 4 * max(rates))  # room for the texts, which are right of all points
+    panel.set_xticks([1, 2, 5, 10, 20])
+    panel.xaxis.set_major_formatter("{x:g}")
+    panel.xaxis.minorticks_off()
     panel.invert_yaxis()
     panel.set_xlabel("speed, AllenNLP = 1")
     panel.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0))

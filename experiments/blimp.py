@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from elmo_plugin.files.atomic_write import atomic_write
 from experiments import new_parser, run
 from experiments.markdown import table
-from experiments.report.pictures import save
+from experiments.report.pictures import COLORS, save
 from experiments.rows import RESULTS, Row, known_rows, read_rows
 
 FILE = RESULTS / "blimp.jsonl"
@@ -87,9 +87,12 @@ def sections(folder: Path, pictures: Path) -> dict[str, str]:
     if not rows:
         return {}
     found = {name: phenomena(of_bilm) for name, of_bilm in by_bilm(rows).items()}
-    save(picture({name: means[ALL] for name, means in found.items()}), pictures / "blimp.svg")
+    totals = {name: means[ALL] for name, means in found.items()}
+    title, shown = "Accuracy on the minimal pairs of BLiMP, from left to right", accuracies(totals)
+    values = "; ".join(f"{name} {accuracy:.1f} %" for name, accuracy in shown.items())
+    save(picture(totals), pictures / "blimp.svg", title, f"{values}; people {HUMAN} %")
     return {
-        "Minimal pairs (BLiMP)": "![accuracy of language models on BLiMP](results/blimp.svg)",
+        "Minimal pairs (BLiMP)": f"![{title}: {values}](results/blimp.svg)",
         "BLiMP by phenomenon": "\n\n".join([phenomena_table(found), unknown_table(found)]),
     }
 
@@ -116,22 +119,32 @@ def unknown_table(found: dict[str, dict[str, Row]]) -> str:
     return table(["", "all pairs", "unknown pairs", "without these", "ties, %"], lines)
 
 
-def picture(totals: dict[str, Row]) -> Figure:
-    """A bar for each model. Published ones read from left to right, so `forward` is comparable."""
+def accuracies(totals: dict[str, Row]) -> dict[str, float]:
+    """Of each model, the best last. Published ones read from left to right, so `forward` is
+    comparable."""
     first = next(iter(totals.values()))
-    bars = {name: (first[key], "C0") for key, name in PUBLISHED.items()}
-    bars |= {f"{bilm}, forward": (total["forward"], "C1") for bilm, total in totals.items()}
-    names = sorted(bars, key=lambda name: bars[name][0])
-    figure = Figure(figsize=(7, 0.9 + 0.4 * len(names)), layout="constrained")
+    bars = {name: first[key] for key, name in PUBLISHED.items()}
+    bars |= {f"{bilm}, forward": total["forward"] for bilm, total in totals.items()}
+    return dict(sorted(bars.items(), key=lambda bar: bar[1]))
+
+
+def picture(totals: dict[str, Row]) -> Figure:
+    """A bar for each model, and lines for chance and for people."""
+    bars = accuracies(totals)
+    figure = Figure(figsize=(7, 1.1 + 0.4 * len(bars)), layout="constrained")
     panel = figure.subplots()
-    values = [bars[name][0] for name in names]
-    drawn = panel.barh(names, values, color=[bars[name][1] for name in names])
-    panel.bar_label(drawn, fmt="%.1f", padding=4)
-    panel.axvline(50, color="#999999", linestyle=":")
-    panel.axvline(HUMAN, color="#999999", linestyle="--")
-    panel.set_title(f"people: {HUMAN}", loc="right", fontsize="medium", color="#666666")
+    for label, color, own in (("published", COLORS[0], False), ("this package", COLORS[2], True)):
+        part = {name: x for name, x in bars.items() if name.endswith(", forward") == own}
+        places = [list(bars).index(name) for name in part]
+        drawn = panel.barh(places, list(part.values()), label=label, color=color)
+        panel.bar_label(drawn, fmt="%.1f", padding=-32, color="white")
+    panel.set_yticks(range(len(bars)), list(bars))
+    panel.axvline(50, color="#999999", linestyle="--", label="chance, 50")
+    panel.axvline(HUMAN, color="black", linestyle=":", label=f"people, {HUMAN}")
     panel.set_xlim(0, 105)
-    panel.set_xlabel(f"accuracy on {first['pairs']:,} minimal pairs, %; chance is 50")
+    pairs = next(iter(totals.values()))["pairs"]
+    panel.set_xlabel(f"accuracy on {pairs:,} minimal pairs, %; forward: from left to right")
+    panel.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.45, 1.0))
     return figure
 
 

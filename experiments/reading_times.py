@@ -38,7 +38,7 @@ from matplotlib.figure import Figure
 from elmo_plugin import LanguageModel
 from experiments import new_parser, run
 from experiments.markdown import table
-from experiments.report.pictures import save
+from experiments.report.pictures import COLORS, save
 from experiments.rows import RESULTS, Row, known_rows, named_archive, result_row, save_rows
 
 FILE = RESULTS / "reading_times.jsonl"
@@ -301,9 +301,19 @@ def sections(folder: Path, pictures: Path) -> dict[str, str]:
     rows = known_rows(folder / FILE.name)
     if not rows:
         return {}
-    save(picture(rows), pictures / "reading_times.svg")
-    shown = "![what surprisal adds to the fit of reading times](results/reading_times.svg)"
+    about = "What surprisal adds to the fit of reading times"
+    save(picture(rows), pictures / "reading_times.svg", about, described(rows))
+    shown = f"![{about}](results/reading_times.svg)"
     return {"Reading times": f"{shown}\n\n{times_table(rows)}"}
+
+
+def described(rows: Sequence[Row]) -> str:
+    """The gains of held-out stories, as words."""
+    shown = [row for row in rows if row["settings"]["surprisal"] != NONE]
+    return "; ".join(
+        f"{label(row).replace('`', '')}, {title(row['settings']['words'])} {held_out(row).mean:.4f}"
+        for row in shown
+    )
 
 
 def picture(rows: Sequence[Row]) -> Figure:
@@ -318,7 +328,7 @@ def picture(rows: Sequence[Row]) -> Figure:
             [label(row).replace("`", "") for row in shown],
             [gain.mean for gain in gains],
             xerr=np.array([(gain.mean - gain.low, gain.high - gain.mean) for gain in gains]).T,
-            color=["C1" if row["bilm"] else "C0" for row in shown],
+            color=[COLORS[2 if row["bilm"] else 0] for row in shown],
             capsize=3,
         )
         panel.set_title(title(name), fontsize="medium")

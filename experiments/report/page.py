@@ -149,7 +149,8 @@ def _table_1(results: Results, folder: Path) -> str:
             columns.append((f"gain over {first[0]}", differences(list(zip(first[1], elmos)))))
     pictures.gains(bars, folder / "gains.svg")
     heads, cells = zip(*columns)
-    picture = f"![results without and with ELMo](results/gains.svg)\n\n{BASELINE}"
+    alt = "; ".join(f"{title}: {pictures.values(shown)}" for title, shown in bars.items())
+    picture = f"![{alt}](results/gains.svg)\n\n{BASELINE}"
     return f"{picture}\n\n{table(heads, zip(*cells))}"
 
 
@@ -299,7 +300,7 @@ def _figure_1(results: Results, folder: Path) -> str:
             cells = [str(found.get(bilm, "")) for bilm in bilms]
             rows.append([title, f"{100 * fraction:g} %", _size(list(found.values())), *cells])
     columns = ["task", "part", "examples", *(_role(bilm) for bilm in bilms)]
-    picture = "![metric over the part of the training data](results/figure1.svg)"
+    picture = "![results with parts of the training data, as in the table](results/figure1.svg)"
     return f"{picture}\n\n{BASELINE}\n\n{table(columns, rows)}"
 
 
@@ -328,7 +329,7 @@ def _figure_2(results: Results, folder: Path) -> str:
         [name, layers, *s, *[""] * (n_layers - len(s)), gamma] for name, layers, s, gamma in found
     ]
     pictures.mix_weights(weights, folder / "figure2.svg")
-    picture = "![weights of the layers](results/figure2.svg)"
+    picture = "![the share of each layer in the mixes, as in the table](results/figure2.svg)"
     lstms = [f"LSTM {layer}" for layer in range(1, n_layers)]
     return f"{picture}\n\n" + table(["mix", "λ", "s of words", *lstms, "γ"], lines)
 

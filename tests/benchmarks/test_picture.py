@@ -20,15 +20,17 @@ def test_picture_names_each_speed(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("sys.argv", ["picture", str(figures), str(out)])
     picture.main()
     text = out.read_text()
-    assert "1,234 of 2,000 tokens/s" in text and "321 of 2,000 tokens/s" in text
-    assert "77 of" not in text  # the peer supports only carry
+    assert ">12.3 x: 1,234 tokens/s<" in text and ">3.2 x: 321 tokens/s<" in text
+    assert "77 tokens" not in text  # the peer supports only carry
+    assert "<title>Speed compared with AllenNLP</title>" in text and '<svg role="img"' in text
+    assert "training, 2x64_16, fp32: 3.2 times AllenNLP&#x27;s speed, 321 tokens/s" in text
 
 
-def test_labels_are_right_of_all_bars() -> None:
-    """By hand: in units of the peer's speed, the longest bar of the row ends at 9."""
+def test_labels_are_right_of_all_points() -> None:
+    """By hand: in units of the peer's speed, the last point of the row is at 9."""
     row = {"model": "2x64_16", "precision": "fp32", "allennlp": 100.0, "limit": 900.0}
-    figure = picture.bars({"training": [{**row, "ours": 321.0}]})
+    figure = picture.ratios({"training": [{**row, "ours": 321.0}]})
     [panel] = figure.axes
     [label] = panel.texts
     assert label.xy[0] == 9 and label.get_ha() == "left"
-    assert max(bar.get_width() for bar in panel.patches) == 9
+    assert max(x for line in panel.lines for x in line.get_xdata()) == 9

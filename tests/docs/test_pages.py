@@ -46,7 +46,8 @@ def test_each_block_is_run_or_says_why_not() -> None:
     after them. `text` is anything else that is only shown, and `SAVED` are saved as files."""
     outputs = 0
     for block in ALL_BLOCKS:
-        assert block.language in ("bash", "python", "jsonnet", "text", *SAVED, OUTPUT), block
+        known = block.language in ("bash", "python", "jsonnet", "text", *SAVED, OUTPUT)
+        assert known or block.not_run, block
         assert block.language not in SAVED or block.file, block
         if block.output is not None:
             assert block.language in ("bash", "python") and not block.not_run, block
@@ -81,6 +82,15 @@ def test_navigation_has_each_page_once() -> None:
     site = tomllib.loads((ROOT / "zensical.toml").read_text())
     named = re.findall(r"'(\w+\.md)'", str(site["project"]["nav"]))
     assert sorted(named) == sorted(["index.md", "api.md", *(page.name for page in DOCS)])
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "docs").rglob("*.svg")), ids=lambda file: file.name)
+def test_pictures_are_described(file: Path) -> None:
+    """A screen reader announces a title and a description, as an SVG's first elements."""
+    head = file.read_text("utf-8")[:4000]
+    assert re.search(
+        r'<svg role="img" [^>]+>\s*<title>[^<]{9,}</title>\s*<desc>[^<]{60,}</desc>', head
+    )
 
 
 def test_messages_of_the_trouble_page_exist() -> None:
