@@ -6,7 +6,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import __main__ as command
-from benchmarks import embedding, kernels, task_modules, training
+from benchmarks import changes, embedding, kernels, task_modules, training
 from benchmarks.measure import MatrixProductPeak, in_turns
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
@@ -213,6 +213,16 @@ def test_task_modules_runs(once, kind):
     """The ratio is that of the two times."""
     record = task_modules.compare(kind, 3)
     assert record["ratio"] == pytest.approx(record["AllenNLP"] / record["ours"])
+
+
+def test_changes_runs(monkeypatch, capsys):
+    """The numbers are those of the arguments."""
+    arguments = "--words 3 --uses 4 --size 5 --permutations 6 --measures apd jsd"
+    monkeypatch.setattr("sys.argv", ["changes", *arguments.split()])
+    changes.main()
+    printed = capsys.readouterr().out
+    assert "3 words, 4 uses of each in both texts: {'measures': ['apd', 'jsd']" in printed
+    assert "s of CPU time" in printed and "GiB" in printed
 
 
 @pytest.mark.parametrize(
