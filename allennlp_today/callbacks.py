@@ -1,28 +1,20 @@
 """
-Three patches of the trainer's callbacks:
+Two patches of the trainer's callbacks:
 
 - The confidence checks set hooks on every module of a model until the second batch, to find biases
   before normalization layers. In a recovered run they are never removed, and store every call of
   every module. Such a run now has none, and neither have the modules in `WITHOUT_HOOKS`.
-- The callback `tensorboard` writes with tensorboardX, which passes its events to a thread through a
-  queue for processes. This queue starts one more thread at the first event, which is the one that
-  ends the writer if training failed before any other, when the program ends. Python 3.12 starts no
-  thread then, so two tracebacks follow the error. A queue for threads, which starts none, replaces
-  it. Remove this when tensorboardX has one.
 - The callback `wandb` calls `wandb.util.generate_id`, which current versions of wandb lack:
   `AttributeError: module 'wandb.util' has no attribute 'generate_id'`. Another class is registered
   under this name, with the same parameters.
 """
 
-import queue
 import secrets
-from types import SimpleNamespace
 from typing import Any
 
 from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import ConfidenceChecksCallback, TrainerCallback, WandBCallback
-from tensorboardX import event_file_writer
 from torch import nn
 
 WITHOUT_HOOKS: list[type[nn.Module]] = []
@@ -56,11 +48,6 @@ def _register_hooks(self: NormalizationBiasVerification) -> None:
     ]
 
 
-class ThreadQueue(queue.Queue):
-    def close(self) -> None:
-        """A queue for processes has this method."""
-
-
 @TrainerCallback.register("wandb", exist_ok=True)
 class CurrentWandBCallback(WandBCallback):
     """
@@ -77,4 +64,3 @@ class CurrentWandBCallback(WandBCallback):
 
 ConfidenceChecksCallback.on_start = _check_unless_recovered  # type: ignore[method-assign]
 NormalizationBiasVerification.register_hooks = _register_hooks  # type: ignore[method-assign]
-event_file_writer.multiprocessing = SimpleNamespace(Queue=ThreadQueue)

@@ -22,45 +22,37 @@ TRAINER = set(inspect.signature(GradientDescentTrainer.from_partial_objects).par
 TRAINER -= {"model", "serialization_dir", "data_loader", "validation_data_loader", "local_rank"}
 TRAINER -= {"world_size", "distributed", "ddp_accelerator", "kwargs"}
 """Parameters of the trainer except those that AllenNLP passes itself."""
-CHANGES = {
-    r"((?P<block>dataset_reader)\.lazy): true": "data_loader.max_instances_in_memory: 1000",
-    r"((?P<block>\w*dataset_reader.*)\.lazy): .*": "remove it",
-    r"((.*tokenizer)\.word_splitter)(\.type)?: (.*)": r"\2.type: \4",
-    r"((.*tokenizer)\.word_splitter\.(.*)): (.*)": r"\2.\3: \4",
-    r"(.*tokenizer\.word_(filter|stemmer))\b.*": "remove it",
-    r'((.*tokenizer)\.type): "word"': r'\2.type: "spacy"',
-    r"(model.*\.(initializer|regularizer)): (\[.*)": r'\1: {"regexes": \3}',
-    r"((?P<block>model)\.similarity_function)\b.*": "model.matrix_attention, with the same keys",
-    r"(model.*\.(embedder_to_indexer_map|allow_unmatched_keys))\b.*": "remove it",
-    r"((?P<block>model.*text_field_embedder)\.(?!token_embedders\.)(\w+))\..*": (
-        r"\2.token_embedders.\3, with the same keys"
-    ),
-    r"(vocabulary\.(directory_path|extend)): .*": (
-        'vocabulary: {"type": "from_files", "directory": ...}, or the type "extend"'
-    ),
-    r"(trainer\.cuda_device): \[(-?\d+)\]": r"\1: \2",
-    r"(trainer\.cuda_device): (\[.*)": r"distributed.cuda_devices: \2",
-    r'(trainer\.type): "default"': "remove it",
-    r"((?P<block>trainer)\.shuffle): false": "data_loader.shuffle: false, or of its batch_sampler",
-    r"((?P<block>trainer)\.(shuffle|keep_serialized_model_every_num_seconds)): .*": "remove it",
-    r"((?P<block>trainer)\.num_serialized_models_to_keep): (.*)": (
-        r"trainer.checkpointer.keep_most_recent_by_count: \3"
-    ),
-    r"((?P<block>trainer)\.model_save_interval): (.*)": (
-        r"trainer.checkpointer.save_every_num_seconds: \3"
-    ),
-    r"((?P<block>trainer)\.(\w+_interval|log_batch_size_period|should_log_\w+)): .*": (
-        'trainer.callbacks: [{"type": "tensorboard"}], which has such keys'
-    ),
-    rf"((?P<block>trainer)\.(?!({'|'.join(TRAINER)}|type|run_sanity_checks)\b)\w+).*": (
-        f"unknown; the keys are {', '.join(sorted(TRAINER))}"
-    ),
-}
-"""
-What replaces a key, the first group of a pattern of its path and value. If the type of its `block`
-is a class of the user's own, the key may be one of its parameters. The trainer still reads
-`run_sanity_checks`.
-"""
+# What replaces a key, the first group of a pattern of its path and value. If the type of an `own`
+# block is a class of the user's own, the key may be one of its parameters.
+TABLE = r"""
+((?P<own>dataset_reader)\.lazy): true -> data_loader.max_instances_in_memory: 1000
+((?P<own>\w*dataset_reader.*)\.lazy): .* -> remove it
+((.*tokenizer)\.word_splitter)(\.type)?: (.*) -> \2.type: \4
+((.*tokenizer)\.word_splitter\.(.*)): (.*) -> \2.\3: \4
+(.*tokenizer\.word_(filter|stemmer))\b.* -> remove it
+((.*tokenizer)\.type): "word" -> \2.type: "spacy"
+(model.*\.(initializer|regularizer)): (\[.*) -> \1: {"regexes": \3}
+((?P<own>model)\.similarity_function)\b.* -> model.matrix_attention
+(model.*\.(embedder_to_indexer_map|allow_unmatched_keys))\b.* -> remove it
+((?P<own>model.*text_field_embedder)\.(?!token_embedders\.)(\w+))\..* -> \2.token_embedders.\3
+(vocabulary\.(directory_path|extend)): .* -> directory, with the type "from_files" or "extend"
+(trainer\.cuda_device): \[(-?\d+)\] -> \1: \2
+(trainer\.cuda_device): (\[.*) -> distributed.cuda_devices: \2
+(trainer\.type): "default" -> remove it
+((?P<own>trainer)\.shuffle): false -> data_loader.shuffle: false, or of its batch_sampler
+((?P<own>trainer)\.(shuffle|keep_serialized_model_every_num_seconds)): .* -> remove it
+((?P<own>trainer)\.num_serialized_models_to_keep): (.*) -> trainer.checkpointer.keep_most_recent_by_count: \3
+((?P<own>trainer)\.model_save_interval): (.*) -> trainer.checkpointer.save_every_num_seconds: \3
+((?P<own>trainer)\.(\w+_interval|log_batch_size_period|should_log_\w+)): .* -> trainer.callbacks: [{"type": "tensorboard"}], which has such keys
+"""  # noqa: E501
+CHANGES = [
+    *(row.split(" -> ") for row in TABLE.strip().splitlines()),
+    # The trainer still reads `run_sanity_checks`.
+    [
+        rf"((?P<own>trainer)\.(?!({'|'.join(TRAINER)}|type|run_sanity_checks)\b)\w+).*",
+        f"unknown; the keys are {', '.join(sorted(TRAINER))}",
+    ],
+]
 
 
 class OldConfigError(ConfigurationError):
@@ -83,9 +75,9 @@ def _outdated(config: dict[str, Any]) -> Iterator[str]:
     values = Params(config).as_flat_dict()
     for path, value in values.items():
         entry = f"{path}: {json.dumps(value, default=str)}"
-        matches = ((re.fullmatch(pattern, entry), new) for pattern, new in CHANGES.items())
+        matches = ((re.fullmatch(pattern, entry), new) for pattern, new in CHANGES)
         match, new = next((pair for pair in matches if pair[0]), (None, ""))
-        if match and not _is_own(values.get(f"{match.groupdict().get('block')}.type")):
+        if match and not _is_own(values.get(f"{match.groupdict().get('own')}.type")):
             yield f"{match[1]} -> {match.expand(new)}"
 
 
@@ -94,8 +86,7 @@ def _data_loader(iterator: dict[str, Any]) -> dict[str, Any]:
     if iterator.get("type", "bucket") != "bucket":
         return {"batch_size": size, "shuffle": True}
     fields = dict.fromkeys(field for field, _ in iterator.get("sorting_keys", ()))
-    sorted_by = {"sorting_keys": list(fields)} if fields else {}
-    return {"batch_sampler": {"type": "bucket", "batch_size": size, **sorted_by}}
+    return {"batch_sampler": {"type": "bucket", "batch_size": size, "sorting_keys": list(fields)}}
 
 
 def _is_own(name: str | None) -> bool:

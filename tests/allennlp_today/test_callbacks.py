@@ -1,12 +1,9 @@
-import threading
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
 from allennlp.training.callbacks import ConfidenceChecksCallback
-from tensorboardX import SummaryWriter
 from torch import nn
 
 from allennlp_today import callbacks
@@ -44,15 +41,3 @@ def test_a_recovered_run_has_no_hooks(epochs: int, batches: int) -> None:
     )
     ConfidenceChecksCallback("").on_start(trainer)  # type: ignore[arg-type]
     assert bool(model[0]._forward_hooks) == (epochs == batches == 0)
-
-
-def test_closing_a_writer_starts_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In Python 3.12, no thread starts while the program ends, when tensorboardX closes the writers
-    of a training that failed early. Here it is a thread that cannot start."""
-    writer = SummaryWriter(str(tmp_path))
-
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't create new thread at interpreter shutdown")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    writer.close()
