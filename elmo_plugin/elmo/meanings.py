@@ -194,7 +194,7 @@ def _scores(word: str, uses: Any, n_first: int, settings: _Settings) -> dict[str
     vectors, scores = vectors_of(uses), {}
     features = {"apd": _unit(vectors), "prt": vectors}
     if "jsd" in measures:
-        labels = uses[column] if column else clusters(vectors, n_clusters, seed)
+        labels = clusters(vectors, n_clusters, seed) if column is None else uses[column]
         features["jsd"] = _members(labels)
         scores["clusters"] = features["jsd"].any(axis=0).sum()
     for measure in measures:
