@@ -4,7 +4,6 @@ import argparse
 import csv
 import io
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -30,7 +29,7 @@ from elmo_plugin.elmo.documents import document_groups, documents_in
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.elmo.pairs import pair_accuracies, pair_scores
 from elmo_plugin.elmo.raw_text import RUNNING
-from elmo_plugin.elmo.results import PART_SENTENCES, Line, write_computed_with, write_results
+from elmo_plugin.elmo.results import PART_SENTENCES, Line, join_files, write_results
 from elmo_plugin.elmo.scores import column_names, score_columns
 from elmo_plugin.elmo.sentences import groups, in_one_call
 from elmo_plugin.files.atomic_write import atomic_write
@@ -187,12 +186,8 @@ class _Table:
                 done(len(lines))
 
     def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
-        with path.open("wb") as joined:
-            joined.write(_header(self._args).encode())
-            for part in parts:
-                with part.open("rb") as file:
-                    shutil.copyfileobj(file, joined)
-        write_computed_with(self._args.output_file, computed_with)
+        header = _header(self._args).encode()
+        join_files(header, parts, path, self._args.output_file, computed_with)
 
 
 def _groups(

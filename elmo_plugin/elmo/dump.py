@@ -4,9 +4,9 @@ sentence has a dataset named by its line number, and `sentence_to_index` is a JS
 sentences to these names. Vectors of whole sentences can be written as one array of NumPy instead.
 """
 
+import io
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,7 @@ import numpy as np
 from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.raw_text import Row
-from elmo_plugin.elmo.results import (
-    COMPUTED_WITH,
-    PART_SENTENCES,
-    Line,
-    write_computed_with,
-    write_results,
-)
+from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, Line, join_files, write_results
 from elmo_plugin.elmo.sentences import batches_by_length, groups
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
 
@@ -197,11 +191,7 @@ class _Matrix(_Vectors):
     def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
         files, row = list(parts), self._empty(1)
         n = sum(file.stat().st_size for file in files) // row.nbytes
-        header = np.lib.format.header_data_from_array_1_0(row) | {"shape": (n, *row.shape[1:])}
+        facts = np.lib.format.header_data_from_array_1_0(row) | {"shape": (n, *row.shape[1:])}
+        np.lib.format.write_array_header_1_0(header := io.BytesIO(), facts)
         # Not a memory map: if the disk is full, writing to one kills the process.
-        with path.open("wb") as joined:
-            np.lib.format.write_array_header_1_0(joined, header)
-            for file in files:
-                with file.open("rb") as rows:
-                    shutil.copyfileobj(rows, joined)
-        write_computed_with(self._out, computed_with)
+        join_files(header.getvalue(), files, path, self._out, computed_with)

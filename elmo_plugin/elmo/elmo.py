@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -459,7 +460,7 @@ class Elmo(BiLMLayers):
             n_tokens = 1
         embed = partial(self.embed_rows, layer=layer, **options)
         vectors = chain.from_iterable(in_one_call(embed, parts(sentences, n_tokens, raw)))
-        total = len(sentences) if isinstance(sentences, Sized) else None
+        total = length_hint(sentences) or None
         yield from tqdm(vectors, total=total, unit=" sentences") if progress else vectors
 
     def uses(

@@ -157,8 +157,22 @@ def write_results(
         shutil.rmtree(folder, ignore_errors=True)  # another process may just have opened it
 
 
-def write_computed_with(out: str | os.PathLike, computed_with: str | None) -> None:
-    """Record in a file next to `out`, which has no place for it, what `out` was computed with."""
+def join_files(
+    header: bytes,
+    parts: Iterable[Path],
+    path: Path,
+    out: str | os.PathLike,
+    computed_with: str | None,
+) -> None:
+    """
+    Write a header and the files of all parts to `path`, one after the other. This output has no
+    place for what it was computed with, which is recorded in a file next to `out`.
+    """
+    with path.open("wb") as joined:
+        joined.write(header)
+        for part in parts:
+            with part.open("rb") as file:
+                shutil.copyfileobj(file, joined)
     record = Path(f"{out}.{COMPUTED_WITH}.json")
     record.unlink(missing_ok=True)  # of an earlier file of this name
     if computed_with is not None:

@@ -37,6 +37,7 @@ docs = list(nlp.pipe(["He threw the stick. It ran.", "", "A dog"], batch_size=2)
 assert docs[0][2].vector.shape == docs[0].vector.shape == (256,)
 numpy.savez("docs.npz", *[doc.tensor for doc in docs])
 nlp.to_disk("pipeline")
+assert spacy.registry.has("architectures", "elmo_plugin.ElmoTok2Vec.v1")
 """,
         """
 import numpy, spacy

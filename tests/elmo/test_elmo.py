@@ -43,17 +43,17 @@ def test_embed_gives_the_vectors_of_forward(elmo):
 
 def test_progress(elmo, capsys, monkeypatch):
     """By hand: the bar counts all sentences, also those of raw strings, and changes no vector. Of
-    an iterator, `stream` does not know how many there are. Without progress nothing is printed, and
+    a generator, `stream` does not know how many there are. Without progress nothing is printed, and
     tqdm, which would start a thread, is not called."""
     with monkeypatch.context() as patch:
         patch.setattr("elmo_plugin.elmo.elmo.tqdm", None)
         expected = elmo.embed(SENTENCES)
-        streamed = list(elmo.stream(iter(SENTENCES)))
+        streamed = list(elmo.stream(SENTENCES))
     assert capsys.readouterr().err == ""
     for read, known, shown in (
         (lambda: elmo.embed(SENTENCES, progress=True, max_tokens=7), expected, "3/3 ["),
         (lambda: elmo.stream(SENTENCES, progress=True), streamed, "3/3 ["),
-        (lambda: elmo.stream(iter(SENTENCES), progress=True), streamed, "3 sentences ["),
+        (lambda: elmo.stream((x for x in SENTENCES), progress=True), streamed, "3 sentences ["),
     ):
         assert all(numpy.allclose(x, y, atol=1e-5) for x, y in zip(read(), known, strict=True))
         assert shown in capsys.readouterr().err
