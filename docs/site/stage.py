@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "build" / "docs"
 PACKAGES = ROOT / "elmo_plugin", ROOT / "allennlp_today"
-LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
+LINK = re.compile(r"\]\((?!https?:|data:|#)([^)#\s]+)(#[^)]*)?\)")
 IMAGES = (".png", ".svg")
 LANGUAGES = {".jsonnet": "jsonnet", ".libsonnet": "jsonnet", ".py": "python", ".cpp": "cpp"}
 
@@ -27,12 +27,23 @@ def main() -> None:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         stage(page)
     shutil.copy(Path(__file__).with_name("extra.css"), OUT)
-    head = ["# API reference\n", "| module | contents |", "|---|---|"]
-    rows = [
+    stable = [
+        f"| [`{module}`](api/stable/{module}.md) | {', '.join(f'`{name}`' for name in names)} |"
+        for module, names in stable_names().items()
+    ]
+    for module, names in stable_names().items():
+        write_stable(module, names)
+    internal = [
         f"| [`{write_reference(folder)}`](api/{name_of(folder)}.md) | {summary(folder)} |"
         for folder in folders()
     ]
-    (OUT / "api.md").write_text("\n".join([*head, *rows]) + "\n")
+    lines = [
+        "# API reference\n\nThese names [keep working](stability.md).\n",
+        *("| module | names |", "|---|---|", *stable),
+        "\n## All modules\n\nFor developers: other names may change in any release.\n",
+        *("| module | contents |", "|---|---|", *internal),
+    ]
+    (OUT / "api.md").write_text("\n".join(lines) + "\n")
 
 
 def stage(source: Path) -> Path:
@@ -63,19 +74,26 @@ def stage(source: Path) -> Path:
 
 
 def notebook_as_markdown(notebook: str) -> str:
-    """The text of a notebook's file, with its code as blocks of Python."""
+    """The text of a notebook's file, with its code as blocks of Python, and its outputs."""
     parts = []
     for cell in json.loads(notebook)["cells"]:
         text = "".join(cell["source"])
         parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if "image/png" in data:
+                parts.append(f"![picture](data:image/png;base64,{data['image/png'].strip()})")
+            else:
+                shown = "".join(output.get("text") or data["text/plain"]).rstrip()
+                parts.append(f'```text title="Output"\n{shown}\n```')
     return "\n\n".join(parts) + "\n"
 
 
 def page_of(source: Path) -> Path:
     if source == ROOT / "README.md":
         return OUT / "index.md"
-    if source.parent == ROOT / "docs" and source.suffix == ".md":
-        return OUT / source.name
+    if source.parent == ROOT / "docs" and source.suffix in (".md", ".ipynb"):
+        return OUT / source.with_suffix(".md").name
     name = source.name if source.suffix in IMAGES else source.name.removesuffix(".md") + ".md"
     return OUT / "files" / source.relative_to(ROOT).with_name(name)
 
@@ -90,6 +108,21 @@ def relink(link: re.Match[str], source: Path, page: Path) -> str:
 
 def is_hidden(entry: Path) -> bool:
     return entry.name.startswith((".", "__")) or entry.suffix in (".hdf5", ".so")
+
+
+def stable_names() -> dict[str, list[str]]:
+    """The names of each module that docs/stability.md lists."""
+    text = (ROOT / "docs" / "stability.md").read_text("utf-8").partition("\n## Python names\n")[2]
+    rows = re.findall(r"^\| `([\w.]+)` \| (.+) \|$", text.partition("\n## ")[0], re.MULTILINE)
+    return {module: re.findall(r"`(\w+)`", names) for module, names in rows}
+
+
+def write_stable(module: str, names: list[str]) -> None:
+    """Write the reference of a module's stable names."""
+    parts = [f"# {module}\n", *(f"::: {module}.{name}\n" for name in names)]
+    page = OUT / "api" / "stable" / f"{module}.md"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text("\n".join(parts))
 
 
 def folders() -> list[Path]:

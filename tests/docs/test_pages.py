@@ -81,7 +81,8 @@ def test_navigation_has_each_page_once() -> None:
     """The navigation is that of the site; the pages are the files of `docs/`."""
     site = tomllib.loads((ROOT / "zensical.toml").read_text())
     named = re.findall(r"'(\w+\.md)'", str(site["project"]["nav"]))
-    assert sorted(named) == sorted(["index.md", "api.md", *(page.name for page in DOCS)])
+    expected = ["index.md", "api.md", "tutorial.md", *(page.name for page in DOCS)]
+    assert sorted(named) == sorted(expected)
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "docs").rglob("*.svg")), ids=lambda file: file.name)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from docs.site import stage
+from tests.docs.test_registered import STABLE
 
 
 def test_a_link_to_a_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,3 +18,9 @@ def test_a_link_to_a_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(stage, "OUT", tmp_path / "build" / "docs")
     with pytest.raises(SystemExit, match=r"^docs/page.md, line 4: the link to gone.md leads"):
         stage.stage(page)
+
+
+def test_the_stable_names_of_the_reference() -> None:
+    """Expected: those that another reading of the same page finds."""
+    found = {(module, name) for module, names in stage.stable_names().items() for name in names}
+    assert found == STABLE
