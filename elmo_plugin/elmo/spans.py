@@ -44,13 +44,7 @@ class Use(NamedTuple):
 
 
 def embed_spans(
-    elmo: Any,
-    sentences: Any,
-    places: dict[str, Any],
-    layer: Any,
-    unit: str,
-    raw: bool,
-    most: int | None,
+    elmo: Any, sentences: Any, places: dict[str, Any], layer: Any, unit: str, raw: bool, most: Any
 ) -> np.ndarray:
     """
     The vectors of spans. `places`: the columns `start` and `end`. `most`: `max_tokens`. See
