@@ -77,7 +77,7 @@ format: install
 bench: install
 	$(RUN)/python -m benchmarks --json benchmarks.json
 
-# On a machine with a GPU: checks the numbers and measures the speed, in at most 10 minutes.
+# On a machine with a GPU: checks the numbers and measures the speed, in at most six minutes.
 bench-gpu: install
 	$(RUN)/python -m benchmarks.gpu --out gpu.json --page docs/gpu.md
 

@@ -8,9 +8,12 @@ from benchmarks.measure import Record, markdown
 TITLES = {
     "limits": "Limits: the rate of large matrix products, in TFLOP/s",
     "numerics": "Numbers of the fast paths, compared with the equations in double precision",
+    "repeats": "Two trainings with one seed, without and with PyTorch's deterministic algorithms",
+    "trainers": "Trainings by AllenNLP with mixed precision (use_amp)",
     "training": "Training steps with the optimizer, next to AllenNLP's modules",
     "lstm": "Forward and backward pass of one LSTM layer, next to torch.nn.LSTM",
     "vectors": "Vectors, a first pass over sentences, next to AllenNLP's modules",
+    "embed": "Elmo.embed, from lists of words to arrays",
     "kernels": "The kernels of a training step that take the most time",
     "failures": "What failed",
 }

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from benchmarks.gpu.precision import PRECISIONS, Precision, precise_to
 from benchmarks.gpu.step import Sizes, TrainingStep
 from benchmarks.gpu.text import InventedText, Window
-from benchmarks.measure import MatrixProductPeak, Record, in_turns, largest_costs
+from benchmarks.measure import MatrixProductPeak, Record, in_turns, largest_costs, seconds
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
     lstm_operations,
@@ -25,6 +25,8 @@ from elmo_plugin.options import BiLMOptions
 N_WINDOWS = 4
 N_KERNELS = 12
 """Number of kernels in the table."""
+LONG_SENTENCE = 35_213
+"""Number of words of the longest text that was read as one sentence on a CPU."""
 
 Peer = Callable[..., Callable[[], object]]
 """Builds the peer of a benchmark; a call of it does the same work."""
@@ -46,7 +48,7 @@ def training(
     peer: Peer | None,
 ) -> Iterator[Record]:
     """Steps with the optimizer; AllenNLP's modules make them in fp32 and TF32 only."""
-    windows = _windows(options, sizes)
+    windows = windows_of(options, sizes)
     n_tokens = sizes.rows * sizes.steps
     n_operations = training_operations(options, sizes.negatives, windows)
     for precision in each_precision(device):
@@ -68,13 +70,13 @@ def kernels(
 ) -> Iterator[Record]:
     """The kernels of a training step that take the most time."""
     for precision in each_precision(device):
-        step = TrainingStep(options, sizes, precision, device, _windows(options, sizes))
+        step = TrainingStep(options, sizes, precision, device, windows_of(options, sizes))
         for cost in largest_costs(step, N_KERNELS, device):
             yield {"model": name, "precision": precision.name, **cost}
         del step
 
 
-def _windows(options: BiLMOptions, sizes: Sizes) -> list[Window]:
+def windows_of(options: BiLMOptions, sizes: Sizes) -> list[Window]:
     assert options.char_cnn is not None
     text = InventedText(sizes.words, options.char_cnn.max_characters_per_token)
     return text.windows(sizes.rows, sizes.steps, N_WINDOWS)
@@ -117,6 +119,39 @@ def vectors(
             "precision": precision.name,
             **measured(first_pass, n_read, n_operations, precision, device, quick, theirs),
         }
+
+
+def embed(name: str, options: BiLMOptions, n_tokens: int, device: torch.device) -> Iterator[Record]:
+    """
+    `Elmo.embed` from lists of words to arrays, with its own batches, in the first pass and in the
+    third, which has cached words; and once, in fp32, one sentence of `LONG_SENTENCE` words.
+    """
+    assert options.char_cnn is not None
+    text = InventedText(50_000, options.char_cnn.max_characters_per_token)
+    sentences = text.sentences(n_tokens)
+    long = [word for sentence in text.sentences(n_tokens) for word in sentence][:LONG_SENTENCE]
+    elmo = Elmo(BiLM(options)).eval().to(device)
+    elmo.bilm.warm_up()
+    elmo.embed(sentences[:10])
+    for precision in each_precision(device):
+        elmo.bilm.set_precision(precision.bilm)
+        texts = {"sentences": sentences}
+        if precision.name == "fp32":  # a step of one row, for which a GPU is not made
+            texts["one sentence"] = [long]
+        for what, given in texts.items():
+            elmo.clear_caches()
+            passes = [seconds(partial(elmo.embed, given)) for _ in range(3 if given[1:] else 1)]
+            n_words = sum(map(len, given))
+            yield {
+                "model": name,
+                "text": what,
+                "words": n_words,
+                "precision": precision.name,
+                "first_pass_ms": 1e3 * passes[0],
+                "last_pass_ms": 1e3 * passes[-1],
+                "tokens_per_second": n_words / passes[0],
+                "peak_gib": peak_gib(device),
+            }
 
 
 def lstm(
@@ -179,7 +214,7 @@ def measured(
     The speed of `work`, which is warm, in turns with matrix products and with the peer's work, or
     why there is none.
     """
-    memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None
+    memory = peak_gib(device)
     peak, error = MatrixProductPeak(precision.dtype, quick, device), None
     works: list[Callable[[], object]] = [peak, work]
     if peer is not None:
@@ -201,6 +236,11 @@ def measured(
         "ratio": others[0] / own if others else None,
         "peer_error": error,
     }
+
+
+def peak_gib(device: torch.device) -> float | None:
+    """The most memory of a GPU that was used since `each_precision` began the present one."""
+    return torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None
 
 
 def one_line(error: Exception) -> str:

@@ -3,13 +3,14 @@
 import json
 import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import numerics
+from benchmarks.gpu import numerics, trainers
 from benchmarks.gpu.page import page
 from benchmarks.gpu.peers import training_step, vectors
 from benchmarks.gpu.precision import PRECISIONS, precise_to
@@ -40,7 +41,7 @@ def test_quick_run_without_allennlp(tmp_path):
     out = tmp_path / "gpu.json"
     done = python("-c", WITHOUT_ALLENNLP, out)
     tables = json.loads(out.read_text())["tables"]
-    expected = "limits numerics training lstm vectors kernels"
+    expected = "limits numerics repeats training lstm vectors embed kernels"
     assert set(tables) == set(expected.split())
     names = [precision.name for precision in PRECISIONS]
     for name in ("limits", "training", "lstm", "vectors"):
@@ -48,6 +49,10 @@ def test_quick_run_without_allennlp(tmp_path):
     checked = [(record["part"], record["precision"]) for record in tables["numerics"]]
     assert checked == [(part, name) for part in numerics.PARTS for name in names]
     assert all(record["ok"] for record in tables["numerics"])
+    assert all(record["ok"] for record in tables["repeats"]) and len(tables["repeats"]) == 6
+    whole, one, *_ = tables["embed"]
+    assert (whole["text"], one["text"]) == ("sentences", "one sentence") and one["words"] >= 200
+    assert "no trainings with use_amp" in done.stderr
     for record in tables["training"]:
         n_tokens = record["rows"] * record["steps"]
         rate = n_tokens * 1000 / record["ms"]
@@ -56,6 +61,30 @@ def test_quick_run_without_allennlp(tmp_path):
     shares = [record["share_of_time"] for record in kernels]
     assert shares == sorted(shares, reverse=True) and 0.3 < sum(shares) <= 1
     assert "Numbers of the fast paths" in done.stdout and "without AllenNLP" in done.stderr
+
+
+def test_trainings_by_allennlp():
+    """A biLM and a tagger train on this device, and their losses are those of chance or better: the
+    sum of two directions' means over 6 words, and the mean over 12 tags at most, in nats."""
+    bilm, tagger = trainers.run(CPU)
+    assert bilm["ok"] and 0 < bilm["loss"] < 2 * np.log(6 + 1) and not bilm["use_amp"]
+    assert tagger["ok"] and 0 < tagger["loss"] < 1.2 * np.log(12)
+
+
+def test_late_parts_are_skipped(monkeypatch, tmp_path, capsys):
+    """After six minutes a line says what is not measured any more, and what was stays written."""
+    monkeypatch.setattr(command, "MOST_SECONDS", -1)
+    monkeypatch.setattr(command, "parts", lambda *_: [("limits", iter([{"tflops": 1.0}]))])
+    monkeypatch.setattr(
+        command,
+        "parse",
+        lambda: SimpleNamespace(count=False, quick=False, out=tmp_path / "out.json", page=None),
+    )
+    with pytest.raises(SystemExit) as exit_status:
+        command.main()
+    assert exit_status.value.code == 0
+    assert json.loads((tmp_path / "out.json").read_text())["tables"] == {}
+    assert "no more limits, because 0 s have passed" in capsys.readouterr().err
 
 
 def test_a_wrong_number_is_found_and_named(monkeypatch, tmp_path, capsys):
