@@ -10,21 +10,27 @@ from fastapi import FastAPI
 from onnxruntime import InferenceSession
 from pydantic import Field
 
-app, model = FastAPI(), InferenceSession(os.environ["MODEL"])
-[characters], MARKS = model.get_inputs(), {"<S>": [257], "</S>": [258]}
-shapes, Token = [x.shape for x in model.get_outputs()], Field(pattern=r"^[^ \t\r\n]+$")
+MARKS = {"<S>": [257], "</S>": [258]}  # sentence boundaries, if they are written as tokens
+Token = Annotated[str, Field(pattern=r"^[^ \t\r\n]+$")]
+Sentence = Annotated[list[Token], Field(min_length=1, max_length=512)]
+
+app = FastAPI()
+model = InferenceSession(os.environ["MODEL"])
+[characters] = model.get_inputs()
+shapes = [output.shape for output in model.get_outputs()]
 if [shape[-3:-1] for shape in shapes] != [characters.shape[:2]]:
     raise SystemExit(f"MODEL: expected the output of Elmo.export, found those of shape {shapes}")
-Sentence = Annotated[list[Annotated[str, Token]], Field(min_length=1, max_length=512)]
 
 
 @app.post("/vectors")  # in a thread of its own for each request, because it is not `async`
 def vectors(sentences: Annotated[list[Sentence], Field(min_length=1, max_length=64)]):
-    ids = np.zeros((len(sentences), max(map(len, sentences)), characters.shape[2]), np.int64)
+    n_tokens = max(map(len, sentences))
+    ids = np.zeros((len(sentences), n_tokens, characters.shape[2]), np.int64)
     for row, sentence in zip(ids, sentences):
-        for place, token in zip(row, sentence):  # see docs/deployment.md
+        for position, token in zip(row, sentence):  # see docs/deployment.md
             word = MARKS.get(token) or [byte + 1 for byte in token.encode("utf-8", "ignore")]
-            word = [259, *word[: len(place) - 2], 260]
-            place[:] = word + [261] * (len(place) - len(word))
-    found = np.moveaxis(model.run(None, {characters.name: ids})[0], -3, 0)  # sentences first
-    return [x[..., : len(sentence), :].tolist() for x, sentence in zip(found, sentences)]
+            word = [259, *word[: len(position) - 2], 260]
+            position[:] = word + [261] * (len(position) - len(word))
+    [output] = model.run(None, {characters.name: ids})
+    by_sentence = np.moveaxis(output, -3, 0)
+    return [x[..., : len(sentence), :].tolist() for x, sentence in zip(by_sentence, sentences)]

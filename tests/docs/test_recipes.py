@@ -63,8 +63,8 @@ def average(elmo: Elmo, sentence: str) -> np.ndarray:
 
 @pytest.mark.parametrize("path", sorted(RECIPES.iterdir()), ids=lambda path: path.name)
 def test_a_recipe_is_short(path: Path) -> None:
-    """Recipes longer than 30 lines belong in the package."""
-    assert len(path.read_text().splitlines()) <= 30
+    """Recipes longer than 45 lines belong in the package."""
+    assert len(path.read_text().splitlines()) <= 45
 
 
 @pytest.fixture(params=["folder", "zip", "address"])
