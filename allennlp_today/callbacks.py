@@ -53,7 +53,7 @@ class CurrentWandBCallback(WandBCallback):
     """
     AllenNLP's callback for Weights & Biases, which names the run itself.
 
-    Registered as a `TrainerCallback` with name "wandb", in place of AllenNLP's.
+    Registered as a `TrainerCallback` with name "wandb", instead of AllenNLP's.
     """
 
     def on_start(self, trainer: Any, is_primary: bool = True, **kwargs: Any) -> None:

@@ -24,7 +24,7 @@ class PaddedLstmSeq2SeqEncoder(LstmSeq2SeqEncoder):
     AllenNLP's encoder of this name, with a gradient on a CPU that takes time proportional to the
     length.
 
-    Registered as a `Seq2SeqEncoder` with name "lstm", in place of AllenNLP's.
+    Registered as a `Seq2SeqEncoder` with name "lstm", instead of AllenNLP's.
     """
 
     def forward(self, inputs: Tensor, mask: Tensor | None, hidden_state: Any = None) -> Tensor:

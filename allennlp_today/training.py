@@ -53,7 +53,7 @@ class ReduceOnPlateau(ReduceOnPlateauLearningRateScheduler):
     """
     AllenNLP's scheduler of this name without the parameter `verbose`.
 
-    Registered as a `LearningRateScheduler` with name "reduce_on_plateau", in place of AllenNLP's.
+    Registered as a `LearningRateScheduler` with name "reduce_on_plateau", instead of AllenNLP's.
     """
 
     def __init__(self, optimizer: Optimizer, **kwargs: Any) -> None:

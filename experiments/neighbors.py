@@ -4,7 +4,7 @@ that are nearest to *play* in the paper's two sentences.
 
     python -m experiments.neighbors brown.txt small=pretrained://small
 
-`docs/linguistics.md` does the same for any word and any sentence.
+`docs/change.md` does the same for any word and any sentence.
 """
 
 import time

@@ -3,7 +3,7 @@ What a precision costs: the cosine of each word's vectors with those in fp32, fo
 
     python -m experiments.precision brown.txt wikinews.txt --model small
 
-Each text is one sentence a line with tokens separated by white space, of which `--sentences` evenly
+Each text is one sentence a line with tokens separated by whitespace, of which `--sentences` evenly
 spread ones are read.
 """
 

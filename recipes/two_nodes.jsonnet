@@ -1,8 +1,8 @@
 // Trains on two machines. Each has the text, the packages and an output folder of its own:
 //
 //   export PRIMARY=10.0.0.1 PORT=29500
-//   allennlp train recipes/two_nodes.jsonnet --include-package elmo_plugin -s OUT --node-rank 0  # on 10.0.0.1
-//   allennlp train recipes/two_nodes.jsonnet --include-package elmo_plugin -s OUT --node-rank 1  # on the other
+//   python -m elmo_plugin train recipes/two_nodes.jsonnet -s OUT --node-rank 0  # on 10.0.0.1
+//   python -m elmo_plugin train recipes/two_nodes.jsonnet -s OUT --node-rank 1  # on the other
 //
 // If training is stopped, start both again with --recover.
 (import '../training_configs/bilm.jsonnet') + {

@@ -1,4 +1,4 @@
-"""What AllenNLP gets in place of torchvision. Each test starts processes of its own, because a
+"""What AllenNLP gets instead of torchvision. Each test starts processes of its own, because a
 module is imported once in a process."""
 
 import json

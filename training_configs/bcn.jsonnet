@@ -1,8 +1,8 @@
 // SST-5 (sentiment in five classes) with allennlp-models' `bcn` (McCann et al. 2017), without ELMo,
 // which bcn_elmo.jsonnet adds.
 //
-//   allennlp train training_configs/bcn.jsonnet --include-package elmo_plugin -s OUT
-//   allennlp predict OUT/model.tar.gz TEXT.jsonl --include-package elmo_plugin \
+//   python -m elmo_plugin train training_configs/bcn.jsonnet -s OUT
+//   python -m elmo_plugin predict OUT/model.tar.gz TEXT.jsonl \
 //     --predictor text_classifier
 //
 // The data are small fixtures. For real results, name SST's files of trees, and GloVe's if you have

@@ -1,7 +1,7 @@
 // bcn.jsonnet with ELMo vectors at the encoder's input and at the integrator's output, and a weak
 // penalty on the mixes, as in the paper.
 //
-//   allennlp train training_configs/bcn_elmo.jsonnet --include-package elmo_plugin -s OUT
+//   python -m elmo_plugin train training_configs/bcn_elmo.jsonnet -s OUT
 //
 // For another biLM than `small`: { archive_file: 'BILM/model.tar.gz' } or any other embedder
 // parameters, and dim=..., twice its projection_dim.

@@ -1,7 +1,7 @@
 // SQuAD (question answering) with allennlp-models' `bidaf` (Seo et al. 2017), without ELMo, which
 // bidaf_elmo.jsonnet adds.
 //
-//   allennlp train training_configs/bidaf.jsonnet --include-package elmo_plugin -s OUT
+//   python -m elmo_plugin train training_configs/bidaf.jsonnet -s OUT
 //
 // The data are small fixtures. For real results, name SQuAD's files, and GloVe's if you have them:
 //

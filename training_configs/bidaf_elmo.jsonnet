@@ -1,7 +1,7 @@
 // bidaf.jsonnet with ELMo vectors at the input and at the output of the contextual layer, without
 // layer norm and without a penalty on the mixes, as in the paper.
 //
-//   allennlp train training_configs/bidaf_elmo.jsonnet --include-package elmo_plugin -s OUT
+//   python -m elmo_plugin train training_configs/bidaf_elmo.jsonnet -s OUT
 //
 // For another biLM than `small`: { archive_file: 'BILM/model.tar.gz' } or any other embedder
 // parameters, and dim=..., twice its projection_dim.

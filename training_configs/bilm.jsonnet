@@ -1,13 +1,13 @@
 // A small biLM that trains in minutes on a laptop:
 //
-//   allennlp train training_configs/bilm.jsonnet --include-package elmo_plugin -s OUT
+//   python -m elmo_plugin train training_configs/bilm.jsonnet -s OUT
 //
 // The text is Python's documentation and the docstrings of the installed packages. To train on your
 // own text, write these lines:
 //
 //   (import 'training_configs/bilm.jsonnet') + {
 //     train_data_path: 'my/text/*.txt',     // a file, a glob or a folder; plain, .gz, .xz or .zst;
-//     validation_data_path: 'my/dev.txt',   // one sentence per line, tokens separated by white space
+//     validation_data_path: 'my/dev.txt',   // one sentence per line, tokens separated by whitespace
 //   }
 //
 // bilm_small.jsonnet trains a better one in hours, and bilm_1b.jsonnet has the sizes of the paper.
@@ -53,10 +53,10 @@
   },
 
   trainer: {
-    // docs/models.md compares this with bilm-tf's recipe (bilm_tf.jsonnet).
+    // experiments/models.md compares this with bilm-tf's recipe (bilm_tf.jsonnet).
     optimizer: { type: 'fused_adam', lr: 0.006 },  // AllenNLP's adam, faster
     learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 200 },  // then decay to zero
-    // Three times the usual norm, against gradients that explode (docs/models.md).
+    // Three times the usual norm, against gradients that explode (experiments/models.md).
     grad_norm: 30.0,
     num_epochs: 1,
     validation_metric: '-perplexity',

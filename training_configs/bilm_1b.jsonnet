@@ -2,8 +2,8 @@
 // on the 1 Billion Word Benchmark. It differs from bilm_tf.jsonnet in sizes and data, and no row
 // restarts from zeros within an epoch (`restart_every`), as in bilm-tf.
 //
-//   BILM_TEXT=/data/1-billion-word allennlp train training_configs/bilm_1b.jsonnet \
-//     --include-package elmo_plugin -s OUT
+//   BILM_TEXT=/data/1-billion-word python -m elmo_plugin train training_configs/bilm_1b.jsonnet \
+//     -s OUT
 //
 // The folder is the unpacked benchmark (Chelba et al. 2014).
 local text = std.extVar('BILM_TEXT');

@@ -1,14 +1,14 @@
 // Continues training an existing biLM on your own text:
 //
 //   BILM_ARCHIVE=pretrained://small BILM_TEXT=my/text BILM_DEV=my/dev.txt \
-//     allennlp train training_configs/bilm_finetune.jsonnet --include-package elmo_plugin -s TUNED
+//     python -m elmo_plugin train training_configs/bilm_finetune.jsonnet -s TUNED
 //
 // The text may be that of a task, as the dataset reader in the task's config reads it:
 //
 //   BILM_TEXT='task://TASK.jsonnet#train_data_path' BILM_DEV='task://TASK.jsonnet#validation_data_path'
 //
 // BILM_ARCHIVE is the archive of a `bilm`, or the folder of its training, with the sizes of
-// bilm_small.jsonnet; docs/training.md explains how to fine-tune other sizes, and bilm-tf's files.
+// bilm_small.jsonnet; docs/finetuning.md explains how to fine-tune other sizes, and bilm-tf's files.
 (import 'bilm_small.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT'),
   validation_data_path: std.extVar('BILM_DEV'),
@@ -19,7 +19,7 @@
   model+: { pretrained_file: std.extVar('BILM_ARCHIVE'), dropout: 0.0 },
 
   trainer+: {
-    // Rate and epochs were chosen on two texts (docs/training.md). The archive contains the best
+    // Rate and epochs were chosen on two texts (docs/finetuning.md). The archive contains the best
     // epoch's weights.
     optimizer+: { lr: 2e-3 },
     learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 100 },  // then decay to zero

@@ -1,14 +1,14 @@
 // A larger model than `small`: twice its cells, projection and filters, and the same text, held-out
 // text and words of the softmax.
 //
-//   BILM_TEXT=FOLDER allennlp train training_configs/bilm_medium.jsonnet \
-//     --include-package elmo_plugin -s OUT
+//   BILM_TEXT=FOLDER python -m elmo_plugin train training_configs/bilm_medium.jsonnet \
+//     -s OUT
 //
 // The rate is constant, so that the training can be stopped after any part of the epoch. A last part
 // continues from its best weights with a rate that falls to zero:
 //
-//   BILM_TEXT=FOLDER allennlp train training_configs/bilm_medium.jsonnet \
-//     --include-package elmo_plugin -s OUT/last -o '{"train_data_path": "PART",
+//   BILM_TEXT=FOLDER python -m elmo_plugin train training_configs/bilm_medium.jsonnet \
+//     -s OUT/last -o '{"train_data_path": "PART",
 //     "model.pretrained_file": "OUT/model.tar.gz", "trainer.learning_rate_scheduler.power": 1}'
 (import 'bilm_small.jsonnet') + {
   vocabulary+: { corpus: std.extVar('BILM_TEXT') + '/train' },  // also for the last part

@@ -1,10 +1,10 @@
 // A biLM of proteins, in the way of SeqVec (Heinzinger et al. 2019) but for a laptop: a token is a
 // residue, and a sentence a protein. The text has a protein in each line, with spaces between its
-// residues, as in `M K V L`; docs/training.md makes it from a FASTA file. In FOLDER, it has the
+// residues, as in `M K V L`; docs/proteins.md makes it from a FASTA file. In FOLDER, it has the
 // parts `train` and `heldout`:
 //
-//   BILM_TEXT=FOLDER allennlp train training_configs/bilm_proteins.jsonnet \
-//     --include-package elmo_plugin -s OUT
+//   BILM_TEXT=FOLDER python -m elmo_plugin train training_configs/bilm_proteins.jsonnet \
+//     -s OUT
 //
 // Other sequences of few symbols, such as chords or phonemes, need no other numbers.
 (import 'bilm_words.jsonnet') + {

@@ -1,8 +1,8 @@
 // The model `small` in the package (`pretrained: 'small'`) was trained with this config, in several
 // runs (see its model card, elmo_plugin/pretrained/small/README.md):
 //
-//   BILM_TEXT=FOLDER allennlp train training_configs/bilm_small.jsonnet \
-//     --include-package elmo_plugin -s OUT
+//   BILM_TEXT=FOLDER python -m elmo_plugin train training_configs/bilm_small.jsonnet \
+//     -s OUT
 //   python -m elmo_plugin bilm-export OUT/model.tar.gz elmo_plugin/pretrained/small \
 //     --softmax --float16
 //

@@ -1,7 +1,7 @@
 // Coreference resolution on OntoNotes 5 with allennlp-models' `coref` (Lee et al. 2017), without
 // ELMo, which coref_elmo.jsonnet adds.
 //
-//   allennlp train training_configs/coref.jsonnet --include-package elmo_plugin -s OUT
+//   python -m elmo_plugin train training_configs/coref.jsonnet -s OUT
 //
 // The data are small fixtures. For real results, name the files of CoNLL 2012, and GloVe's if you
 // have them:

@@ -1,7 +1,7 @@
 // coref.jsonnet with ELMo vectors at the input and dropout of one half on them, without layer norm
 // and without a penalty on the mix, as in the paper.
 //
-//   allennlp train training_configs/coref_elmo.jsonnet --include-package elmo_plugin -s OUT
+//   python -m elmo_plugin train training_configs/coref_elmo.jsonnet -s OUT
 //
 // For another biLM than `small`: { archive_file: 'BILM/model.tar.gz' } or any other embedder
 // parameters, and dim=..., twice its projection_dim.

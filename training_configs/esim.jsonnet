@@ -1,7 +1,7 @@
 // SNLI (textual entailment) with allennlp-models' `esim` (Chen et al. 2017), without ELMo, which
 // esim_elmo.jsonnet adds.
 //
-//   allennlp train training_configs/esim.jsonnet --include-package elmo_plugin -s OUT
+//   python -m elmo_plugin train training_configs/esim.jsonnet -s OUT
 //
 // The data are small fixtures. For real results, name SNLI's files, and GloVe's if you have them:
 //

@@ -1,7 +1,7 @@
 // NER on CoNLL 2003 with allennlp-models' `crf_tagger`, without ELMo, which
 // ner_elmo.jsonnet adds.
 //
-//   allennlp train training_configs/ner.jsonnet --include-package elmo_plugin -s OUT
+//   python -m elmo_plugin train training_configs/ner.jsonnet -s OUT
 //
 // The data are small fixtures. For real results, name CoNLL's files, and GloVe's if you have them:
 //

@@ -1,7 +1,7 @@
 // ner.jsonnet with ELMo vectors at the input and a strong penalty on the mix, which keeps it close
 // to the average of the layers, as in the paper.
 //
-//   allennlp train training_configs/ner_elmo.jsonnet --include-package elmo_plugin -s OUT
+//   python -m elmo_plugin train training_configs/ner_elmo.jsonnet -s OUT
 //
 // For another biLM than `small`: { archive_file: 'BILM/model.tar.gz' } or any other embedder
 // parameters, and dim=..., twice its projection_dim.

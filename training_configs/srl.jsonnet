@@ -1,7 +1,7 @@
 // SRL on OntoNotes 5 with allennlp-models' `srl` (He et al. 2017), without ELMo,
 // which srl_elmo.jsonnet adds.
 //
-//   allennlp train training_configs/srl.jsonnet --include-package elmo_plugin -s OUT
+//   python -m elmo_plugin train training_configs/srl.jsonnet -s OUT
 //
 // The data are small fixtures. For real results, name the folders of OntoNotes in the format of
 // CoNLL 2012, and GloVe's file if you have it:

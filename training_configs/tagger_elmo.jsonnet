@@ -1,7 +1,7 @@
 // The tagger of tagger.jsonnet, which also reads ELMo vectors:
 //
-//   ELMO_ARCHIVE=OUT/model.tar.gz ELMO_DIM=128 allennlp train training_configs/tagger_elmo.jsonnet \
-//     --include-package elmo_plugin -s TAGGER
+//   ELMO_ARCHIVE=OUT/model.tar.gz ELMO_DIM=128 python -m elmo_plugin train training_configs/tagger_elmo.jsonnet \
+//     -s TAGGER
 //
 // where OUT is the output folder of bilm.jsonnet. For `small`, use the archive pretrained://small and
 // the vector size 256, twice its projection_dim.

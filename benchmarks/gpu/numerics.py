@@ -50,7 +50,7 @@ class Part:
     inputs : `Sequence[Tensor]`
         Tensors on the CPU in fp32, or of integers.
     equation : `Callable[..., Tensors]`, optional
-        The same by the plain equations; by default `forward` with them in place of the kernels.
+        The same by the plain equations; by default `forward` with them instead of the kernels.
     jumps : `bool`, optional (default = `False`)
         Whether the gradient jumps.
     has_gradient : `bool`, optional (default = `True`)

@@ -11,7 +11,7 @@ from elmo_plugin.modules import BiLM
 
 
 def missing(package: str) -> Any:
-    """A base class in place of those of a package that is not installed."""
+    """A base class instead of those of a package that is not installed."""
 
     class Missing:
         def __new__(cls, *_: Any, **__: Any) -> Any:
@@ -23,7 +23,7 @@ def missing(package: str) -> Any:
 
 
 def one_token(text: str) -> str:
-    """A token of another library as one of a biLM, which is not empty and has no white space."""
+    """A token of another library as one of a biLM, which is not empty and has no whitespace."""
     return "_".join(text.split()) or "_"
 
 

@@ -32,8 +32,8 @@ MOST_DOCS = 64
 class ElmoComponent:
     """
     Sets `doc.tensor`, which has one row per spaCy token, and makes it the vectors of tokens, spans
-    and the document; see `set_hooks`. A token of white space has zeros and does not count in means,
-    because the biLM does not read it; white space within a token is read as `_`. The biLM reads
+    and the document; see `set_hooks`. A token of whitespace has zeros and does not count in means,
+    because the biLM does not read it; whitespace within a token is read as `_`. The biLM reads
     each sentence by itself, or the whole document if it has no sentence boundaries.
 
     # Parameters
@@ -145,7 +145,7 @@ def _row(token: Any) -> np.ndarray:
 
 
 def _mean(tokens: Any) -> np.ndarray:
-    """The mean vector of the tokens of a span or a document that are not white space."""
+    """The mean vector of the tokens of a span or a document that are not whitespace."""
     n_words = sum(not token.is_space for token in tokens)
     return tokens.doc.tensor[[token.i for token in tokens]].sum(axis=0) / max(n_words, 1)
 

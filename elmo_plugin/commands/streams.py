@@ -14,7 +14,7 @@ SIGPIPE_CODE = 128 + 13
 
 def occupy_closed_streams() -> None:
     """
-    Open /dev/null in place of the standard streams that are closed. Otherwise the next file that is
+    Open /dev/null instead of the standard streams that are closed. Otherwise the next file that is
     opened gets the number of such a stream, and then also what libraries print. `sys.stdin` and
     `sys.stdout` remain `None`.
     """

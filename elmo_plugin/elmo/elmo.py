@@ -337,12 +337,12 @@ class Elmo(BiLMLayers):
         # Parameters
 
         sentences : `str | Sequence[str] | Sequence[Sequence[str]]`
-            A sentence, as a string with white space between its tokens or as a list or tuple of
+            A sentence, as a string with whitespace between its tokens or as a list or tuple of
             tokens; or several sentences, as a list of such lists. A column of pandas, polars, Arrow
             or `datasets`, also an index, has a sentence in each row, in either form. All else, such
             as a NumPy array or an iterator, holds sentences if one of its strings has a space, tab
             or line break, and is refused if none has, because it may be the tokens of one sentence.
-            As a text in a file, a string is split at all white space of Unicode, such as a no-break
+            As a text in a file, a string is split at all whitespace of Unicode, such as a no-break
             space (U+00A0) or an ideographic space (U+3000). A token of a list is never split, and
             may contain these, but no space, tab or line break.
         layer : `str | int`, optional (default = `"mix"`)
@@ -442,9 +442,9 @@ class Elmo(BiLMLayers):
         # Parameters
 
         sentences : `Iterable[str | Sequence[str]]`
-            The sentences, each a string with white space between its tokens or a list of tokens. An
+            The sentences, each a string with whitespace between its tokens or a list of tokens. An
             open file has a sentence in each line. At most some thousand tokens are read ahead. A
-            string of any list is a sentence; a warning says so if several have no white space.
+            string of any list is a sentence; a warning says so if several have no whitespace.
         layer, raw, progress, options
             See `embed`. With `carry`, each sentence continues from the one before it.
 
@@ -549,7 +549,7 @@ class Elmo(BiLMLayers):
             What the places are counted in, `"characters"` or `"tokens"`.
         raw : `bool`, optional (default = `False`)
             Whether to split strings into sentences and tokens, as in `embed`. Without it, the
-            tokens of a string are separated by white space.
+            tokens of a string are separated by whitespace.
         max_tokens : `int`, optional
             See `embed`.
 
@@ -563,7 +563,7 @@ class Elmo(BiLMLayers):
         # Raises
 
         `InputError`
-            If a span is empty, has only white space, ends after the text or, with `raw`, is in
+            If a span is empty, has only whitespace, ends after the text or, with `raw`, is in
             several sentences; if there is not one start and one end for each sentence; or with
             `carry`, under which vectors depend on the sentences before.
         """

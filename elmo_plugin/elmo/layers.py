@@ -384,7 +384,7 @@ def _carried_batches(rows: list[Row]) -> list[list[int]]:
 def without_boundaries(layers: list[Tensor], real: Tensor) -> tuple[list[Tensor], Tensor]:
     """
     Layers or mixes, each of shape `(B, T, 2P)`, and their mask, shape `(B, T)`, out of those with
-    the boundaries, which have T + 2 in place of T.
+    the boundaries, which have T + 2 instead of T.
     """
     mask = real[:, 2:].contiguous()
     # The slice keeps the final boundary of shorter sentences, which the mask sets to zero.

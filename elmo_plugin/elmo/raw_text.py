@@ -25,7 +25,7 @@ SYMBOLS = re.compile("[–…•·§†«»™®×±→€¥¢]")
 """Characters that are tokens of their own in the text, and that NLTK leaves in their words."""
 
 RUNNING = "running text"
-"""The kind of raw text whose lines end anywhere, in place of `True` for a row in each line."""
+"""The kind of raw text whose lines end anywhere, instead of `True` for a row in each line."""
 
 BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     """
     The tokens of a sentence, or of raw text, which may have several. Of raw text, `spans` has the
     first character of each token and the one after its last, `words` the number of the word that it
-    is part of, and `sentence` that of its sentence. Words are what white space separates, and
+    is part of, and `sentence` that of its sentence. Words are what whitespace separates, and
     numbers are counted from 0.
     """
 
@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
 class RunningSentence(NamedTuple):
     """
-    A sentence of running text. `text`: its characters, with spaces in place of line breaks. `line`:
+    A sentence of running text. `text`: its characters, with spaces instead of line breaks. `line`:
     the number of the line in which it begins, counted from 0. `span`: its first character and the
     one after its last in the whole text.
     """
@@ -70,7 +70,7 @@ class RunningSentence(NamedTuple):
 def split_sentences(text: str) -> list[tuple[int, int]]:
     """
     Split English text into sentences, which also end at a blank line. Returns for each its first
-    character and the one after its last; white space around it is left out. Raises an `InputError`
+    character and the one after its last; whitespace around it is left out. Raises an `InputError`
     if nupunkt is not installed.
     """
     split = needed("nupunkt", "raw: ").sent_spans

@@ -46,7 +46,7 @@ COMPUTED_WITH = "computed_with"
 class Line(NamedTuple):
     """
     A line of the text, which is a sentence, or a sentence of `running` text. `number`: that of the
-    line or of the sentence, counted from 0. `text`: the tokens with white space between them, or
+    line or of the sentence, counted from 0. `text`: the tokens with whitespace between them, or
     raw text. `sentence`: the number of the sentence of each token in a line that was raw text.
     """
 

@@ -46,7 +46,7 @@ class SentenceScores(NamedTuple):
         Of raw text, the first character of each token and the one after its last.
     words : `list[int]`, optional
         Of raw text, the number of the word that each token is part of, counted from 0. Words are
-        what white space separates, so that the scores of *is* and *n't* can be added up.
+        what whitespace separates, so that the scores of *is* and *n't* can be added up.
     sentence : `list[int]`, optional
         Of raw text, the number of the sentence that each token is part of, counted from 0.
     forward_rank, backward_rank : `numpy.ndarray`, optional

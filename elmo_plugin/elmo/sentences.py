@@ -94,7 +94,7 @@ def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
     """
     Sentences as lists of tokens, and whether it is a single sentence. The type decides: strings in
     a list or tuple are the tokens of one sentence, and strings in a column of a table are
-    sentences. Other types can hold either: they are sentences if there is white space in one of the
+    sentences. Other types can hold either: they are sentences if there is whitespace in one of the
     strings, which no token has. Raises an `InputError` if there is none in any.
     """
     if isinstance(sentences, str):
@@ -216,7 +216,7 @@ def labels_of(sentences: Any) -> Any:
 
 
 def is_words(rows: Sequence[Any]) -> bool:
-    """Whether rows are strings without white space, which may be the tokens of one sentence."""
+    """Whether rows are strings without whitespace, which may be the tokens of one sentence."""
     return bool(rows) and all(isinstance(row, str) and not SPACE.search(row) for row in rows)
 
 
@@ -224,7 +224,7 @@ def warn_of_words(sentences: Any) -> None:
     """Warn if a list that is read as sentences is probably the tokens of one."""
     if isinstance(sentences, list | tuple) and len(sentences) > 1 and is_words(sentences):
         logger.warning(
-            f"the {len(sentences):,} strings of a list without white space in any, such as "
+            f"the {len(sentences):,} strings of a list without whitespace in any, such as "
             f"{sentences[0]!r}, are read as sentences of one word each; [x] is one sentence with "
             "the tokens x, and [[word] for word in x] are sentences without this warning"
         )

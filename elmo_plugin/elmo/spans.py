@@ -101,7 +101,7 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
         row = row_of(name, sentence, raw)
         is_text = isinstance(sentence, str)
         text = sentence if is_text else " ".join(row.tokens)
-        # Only a token of a list can have other white space than a space.
+        # Only a token of a list can have other whitespace than a space.
         tokens = re.finditer(r"\S+" if is_text else "[^ ]+", text)
         places, size = row.spans or [token.span() for token in tokens], len(text)
         if unit == "tokens":

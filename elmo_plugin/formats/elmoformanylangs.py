@@ -32,7 +32,7 @@ MARKS = ("<eow>", "<bow>", "<bos>", "<eos>", "<oov>", "<pad>")
 ELMoForManyLangs swaps these two, in training too."""
 
 STRIPPED = "\u3000"
-"""The one entry of a lexicon that is white space: of its line, stripped, only the id is left."""
+"""The one entry of a lexicon that is whitespace: of its line, stripped, only the id is left."""
 
 PUBLISHED_CONFIG = {
     "encoder": {

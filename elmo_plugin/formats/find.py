@@ -25,7 +25,7 @@ from elmo_plugin.pretrained import pretrained_files, pretrained_names
 File = str | os.PathLike
 
 PRETRAINED = "pretrained://"
-"""The prefix of the installed models, in place of a path."""
+"""The prefix of the installed models, instead of a path."""
 
 KEYS = ("pretrained", "archive_file", "options_file", "weight_file")
 """The parameters that name a biLM."""

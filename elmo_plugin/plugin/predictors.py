@@ -34,16 +34,16 @@ from elmo_plugin.text.lines import BYTE_ORDER_MARK, decode, read_lines, refuse_t
 from elmo_plugin.text.text_files import find_files
 
 EMPTY = "expected a sentence, found an empty line"
-FORMS = '{"sentence": "tokens separated by white space"} or {"tokens": ["..."]}'
+FORMS = '{"sentence": "tokens separated by whitespace"} or {"tokens": ["..."]}'
 
 
 @Predictor.register("bilm")
 class BiLMPredictor(Predictor):
     """
     Predicts token probabilities, perplexity and lexical substitutes with a language model. The
-    input is one sentence per line with white space between its tokens, or JSON:
+    input is one sentence per line with whitespace between its tokens, or JSON:
     `{"sentence": "He threw the stick ."}` or `{"tokens": ["He", ..]}`. A sentence is split at all
-    white space, such as a no-break space, which in `tokens` is part of a token. A blank line, or a
+    whitespace, such as a no-break space, which in `tokens` is part of a token. A blank line, or a
     sentence without tokens, is an error.
 
     The output contains, in the order of the text:

@@ -1,8 +1,8 @@
 """
-Reads text: one sentence per line, tokens separated by white space, in plain or compressed files.
-Blank lines have no meaning. White space is what `str.split` splits at, which includes the no-break
+Reads text: one sentence per line, tokens separated by whitespace, in plain or compressed files.
+Blank lines have no meaning. Whitespace is what `str.split` splits at, which includes the no-break
 space (U+00A0) and the ideographic space (U+3000). A line ends with a line feed, and not at U+0085
-or U+2028, which are white space too. Files that are not text, but could be read as text, are
+or U+2028, which are whitespace too. Files that are not text, but could be read as text, are
 refused.
 """
 

@@ -61,7 +61,7 @@ def test_the_vectors(folder: Path, elmo: Elmo, sentencizer: bool, layer: str | i
 
 
 def test_white_space(folder: Path, elmo: Elmo) -> None:
-    """Tokens of white space have zeros and do not count. Merged tokens, as by spaCy's
+    """Tokens of whitespace have zeros and do not count. Merged tokens, as by spaCy's
     merge_entities, contain spaces, which a biLM reads as underscores."""
     nlp = pipeline(folder)
     expected = np.concatenate([elmo.embed(sentence, "average") for sentence in SENTENCES])
@@ -124,7 +124,7 @@ def test_settings(folder: Path, tmp_path: Path) -> None:
 
 def test_similarity(folder: Path, elmo: Elmo) -> None:
     """It is NumPy's cosine of the vectors of words in context, also of equal words, for which
-    spaCy's own is 1; and 0 with white space, whose vector is zeros, and with a document of another
+    spaCy's own is 1; and 0 with whitespace, whose vector is zeros, and with a document of another
     pipeline, which has none."""
     doc = pipeline(folder, layer="top")(BOTH + "  ")
     words = np.concatenate([elmo.embed(sentence, "top") for sentence in SENTENCES])
@@ -142,7 +142,7 @@ def test_similarity(folder: Path, elmo: Elmo) -> None:
 def test_a_stored_document(folder: Path, kind: str) -> None:
     """A document keeps its vectors in spaCy's own bytes, as `tensor`. A `DocBin` does not keep
     them, but `user_data`. `set_hooks` makes them the vectors of its tokens again, with their
-    similarity and without white space in means."""
+    similarity and without whitespace in means."""
     doc = pipeline(folder)(BOTH + "  ")
     if kind == "bytes":
         with pytest.warns(UserWarning, match="user hooks"):

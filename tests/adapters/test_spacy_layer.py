@@ -85,7 +85,7 @@ def test_trained_and_loaded_in_another_process(data: Path, tmp_path: Path) -> No
 
 
 def random_vectors(seed: int) -> Callable[..., list[np.ndarray]]:
-    """A function in place of `ElmoComponent.vectors`, which gives each word a random vector with
+    """A function instead of `ElmoComponent.vectors`, which gives each word a random vector with
     the mean and the standard deviation of ELMo's."""
     elmo = Elmo.from_pretrained("small")
     sentences = [line.split() for line in (ROOT / "fixtures/text/heldout.txt").open() if line]

@@ -49,7 +49,7 @@ class Scaled(nn.Module):
 
 
 class Lora(nn.Module):
-    """A layer with a low-rank difference, put in place of a layer of the biLM."""
+    """A layer with a low-rank difference, put instead of a layer of the biLM."""
 
     def __init__(self, base: nn.Module) -> None:
         super().__init__()
@@ -261,7 +261,7 @@ def in_inference_mode(elmo, random):
 
 
 def convolution(elmo, random):
-    """Another torch module in place of a convolution."""
+    """Another torch module instead of a convolution."""
     parts = elmo.bilm.token_encoder.convolutions
     old = parts[2]
     if isinstance(old, nn.Conv1d):

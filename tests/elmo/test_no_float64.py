@@ -29,7 +29,7 @@ class NoFloat64(TorchDispatchMode):
         self.on_cpu = WeakIdKeyDictionary()
 
     def cpu(self, x: Tensor) -> Tensor:
-        """In place of the method, which gives a CPU's tensor itself."""
+        """Instead of the method, which gives a CPU's tensor itself."""
         copied = x.clone()
         self.on_cpu[copied] = True
         return copied

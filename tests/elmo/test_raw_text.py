@@ -37,7 +37,7 @@ SENTENCES = {
 @pytest.mark.parametrize("text", SENTENCES)
 def test_tokens(text: str) -> None:
     """Each token's span has its characters, except for quotes, which become straight; and a word is
-    what white space separates."""
+    what whitespace separates."""
     found = split_tokens(text)
     assert found.tokens == SENTENCES[text].split()
     for token, (start, end), word in zip(*found[:3], strict=True):
@@ -81,7 +81,7 @@ def test_the_precision_of_sentences() -> None:
 
 def test_a_running_text_has_its_characters(fuzz) -> None:
     """Property: sentences are the text at their spans, begin in their line, cover everything but
-    white space, and are equal for a text, its lines and an open file's lines."""
+    whitespace, and are equal for a text, its lines and an open file's lines."""
     characters = "Aab.,'\"’”& \n\n\n\r\t!?0…É"
     for random in fuzz.cases(300):
         text = "".join(random.choices(characters, k=random.randrange(60)))
@@ -130,7 +130,7 @@ def test_wrapped_lines(text: str, n_warnings: int, caplog: pytest.LogCaptureFixt
 
 
 def test_any_text_has_all_its_characters(fuzz) -> None:
-    """Property: the spans are in order and cover everything except white space."""
+    """Property: the spans are in order and cover everything except whitespace."""
     characters = "Aab.,'\"`’”&-$% \n()[]!?0:;…n't"
     for random in fuzz.cases(300):
         text = "".join(random.choices(characters, k=random.randrange(30)))

@@ -120,7 +120,7 @@ def test_words_and_a_softmax_are_not_lost(bilm_archive: str, tmp_path: Path) -> 
 
 
 def test_the_folder_of_a_run(bilm_archive: str, bilm_files: BiLMFiles, tmp_path: Path) -> None:
-    """Its own weights would be read in place of the saved ones, so it is refused and unchanged."""
+    """Its own weights would be read instead of the saved ones, so it is refused and unchanged."""
     shutil.unpack_archive(bilm_archive, tmp_path / "run", filter="data")
     files = sorted(tmp_path.rglob("*"))
     with pytest.raises(InputError, match=r"run: expected a folder without .*, found config\.json"):

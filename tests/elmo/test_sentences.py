@@ -23,7 +23,7 @@ from tests.random_bilm import random_bilm, randomize
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "dog", "ran", "."]
 TEXTS = [[], ["dog"], ["dog ran ."], ["dog", "the", "."], ["the dog", "ran", "the dog ran ."]]
-"""Of 0, 1 and 3 rows, without and with white space."""
+"""Of 0, 1 and 3 rows, without and with whitespace."""
 
 
 def package(name: str) -> Any:
@@ -57,7 +57,7 @@ EITHER: dict[str, Callable[[list[str]], Any]] = {
     "deque": deque,
     "values": lambda texts: dict(enumerate(texts)).values(),
 }
-"""Each string is a sentence if one contains white space."""
+"""Each string is a sentence if one contains whitespace."""
 
 LISTS: dict[str, Callable[[list[str]], Any]] = {
     "list": list,
@@ -150,7 +150,7 @@ CALLS = ("embed", "characters", "score", "perplexity", "substitutes", "warm_up",
 @pytest.mark.parametrize("name", CALLS)
 def test_every_call_of_every_type(calls: dict, name: str, kind: str) -> None:
     """By the rules: a column has a sentence in each row, also one and one of a single word; a list
-    of strings is one sentence; and what may be either is refused if no string has white space. The
+    of strings is one sentence; and what may be either is refused if no string has whitespace. The
     calls that read one sentence or several give a single result for one."""
     make = (COLUMNS | EITHER | LISTS)[kind]
     for texts in TEXTS:
@@ -256,7 +256,7 @@ def test_an_array_of_words(elmo: Elmo) -> None:
 
 
 def test_words_in_a_list(elmo: Elmo, caplog: pytest.LogCaptureFixture) -> None:
-    """One warning for each call, if a list of at least two strings has no white space: it is
+    """One warning for each call, if a list of at least two strings has no whitespace: it is
     probably the tokens of a sentence, and is read as sentences."""
 
     def n_warnings(sentences: Any) -> list[int]:

@@ -311,7 +311,7 @@ def test_dropout_is_on_the_input_that_the_residual_adds(use_skip_connections, mo
 
 
 def test_gradients_of_the_stack_are_autograds(monkeypatch):
-    """The expected gradients come from autograd with the equation in place of every layer's fast
+    """The expected gradients come from autograd with the equation instead of every layer's fast
     path, within 1e-4, for rows of unequal length."""
     bilstm, sizes = bilstm_of(), BATCH_SIZES["falling"]
     inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION, requires_grad=True)

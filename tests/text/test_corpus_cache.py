@@ -112,7 +112,7 @@ def test_a_pipe(tmp_path: Path) -> None:
     writer.join()
 
 
-@pytest.mark.parametrize("damage", ["a file of the corpus", "a file in place of the folder"])
+@pytest.mark.parametrize("damage", ["a file of the corpus", "a file instead of the folder"])
 def test_a_damaged_entry_is_encoded_again(
     tmp_path: Path, file: Path, encodings: list[Path], damage: str
 ) -> None:

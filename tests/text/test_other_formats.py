@@ -61,7 +61,7 @@ def test_the_data_of_a_task_is_not_text(tmp_path: Path, content: Path | str, fou
     ],
 )
 def test_text_with_tabs_and_capitals_stays_text(tmp_path: Path, content: str) -> None:
-    """By the definition of a text, tabs are white space. The tokens are those of `str.split`."""
+    """By the definition of a text, tabs are whitespace. The tokens are those of `str.split`."""
     found = list(read_sentences(write_file(tmp_path / "text", content)))
     assert found == [line.split() for line in content.split("\n")[:-1]]
 
@@ -126,7 +126,7 @@ def test_utf_16_without_a_byte_order_mark(tmp_path: Path, encoding: str, text: s
     "text", ["A dog .\rIt ran .\r", "A dog .\rIt ran .", "A dog .\rIt ran .\rAway .\n"]
 )
 def test_lines_that_end_in_cr_only(tmp_path: Path, text: str) -> None:
-    """They would be one sentence. A CR beside a line feed, or a rare one, is white space."""
+    """They would be one sentence. A CR beside a line feed, or a rare one, is whitespace."""
     with pytest.raises(InputError, match=r"text: expected lines that end in LF, found CR as on"):
         list(read_sentences(write_file(tmp_path / "text", text)))
     for one in ("A dog .\r", "A\rdog .\n", "A dog .\r\n", "A dog .\r\n\r\n"):

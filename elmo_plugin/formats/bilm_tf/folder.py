@@ -35,7 +35,7 @@ OTHERS = re.compile(
     rf"{CHECKPOINT.pattern}|(?!\.)(model\.hdf5|.*softmax.*\.(hdf5|h5)|(encoder|token_embedder)\.pkl)",
     re.IGNORECASE,
 )
-"""Files that are read in place of `WEIGHTS` or of its softmax."""
+"""Files that are read instead of `WEIGHTS` or of its softmax."""
 
 
 def read_model_files(

@@ -155,7 +155,7 @@ def _has_space(word: str) -> bool:
 def write_vocabulary_file(words: Sequence[str], file: str | os.PathLike) -> None:
     """
     Write bilm-tf's vocabulary file. Raises an `InputError` if a word is empty, begins or ends with
-    white space, contains a space, a tab or a line break, or cannot be encoded in UTF-8.
+    whitespace, contains a space, a tab or a line break, or cannot be encoded in UTF-8.
     """
     for index, word in enumerate(words):
         if not word or word != word.strip() or "\n" in word or "\r" in word or _has_space(word):

@@ -48,7 +48,7 @@ class WordIdsField(Field[torch.Tensor]):
 @DatasetReader.register("bilm")
 class BiLMDatasetReader(DatasetReader):
     """
-    Reads text with one sentence per line, tokens separated by white space (as `str.split` has it,
+    Reads text with one sentence per line, tokens separated by whitespace (as `str.split` has it,
     which includes no-break and ideographic spaces). Blank lines are skipped. The path may be an
     encoded corpus, or text: a file, a glob, a folder, or anything else that `cached_path` resolves,
     plain or compressed with gzip, xz or zstd. Sentences are read lazily.
@@ -102,7 +102,7 @@ class BiLMDatasetReader(DatasetReader):
             yield self.text_to_instance(tokens)
 
     def text_to_instance(self, tokens: str | list[str]) -> Instance:  # type: ignore[override]
-        """Make the instance of a sentence. A string is split at white space, as by `str.split`."""
+        """Make the instance of a sentence. A string is split at whitespace, as by `str.split`."""
         words = tokens.split() if isinstance(tokens, str) else tokens
         return Instance(
             {

@@ -5,7 +5,7 @@ under this key. The other keys are `validation_data_path` and `test_data_path`.
 
 Each distinct `TextField` of the instances, including those in a `ListField`, becomes a sentence,
 because ELMo reads it as one. The passage of several SQuAD questions therefore occurs once. Tokens
-that contain white space are split, and the symbols that readers add to the targets of
+that contain whitespace are split, and the symbols that readers add to the targets of
 sequence-to-sequence models are removed. Word pieces raise an error.
 
 `cached_path` resolves these addresses and caches the text until the config's reader or path, the

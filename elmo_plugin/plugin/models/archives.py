@@ -4,7 +4,7 @@ Makes archives of language models from bilm-tf's files.
 `pretrained://small` is the archive of an installed model. It can be used wherever AllenNLP
 expects a `model.tar.gz`:
 
-    allennlp predict pretrained://small sentences.txt --include-package elmo_plugin
+    python -m elmo_plugin predict pretrained://small sentences.txt
 """
 
 import io

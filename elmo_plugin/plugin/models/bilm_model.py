@@ -53,7 +53,7 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
     char_cnn : `Dict[str, Any]`, optional
         The block `char_cnn` of an options file: the biLM reads words by their characters.
     words : `Dict[str, Any]`, optional
-        In place of `char_cnn`, the biLM reads the words of `vocab` from a table: `dim`, the size of
+        Instead of `char_cnn`, the biLM reads the words of `vocab` from a table: `dim`, the size of
         its rows, and `tied` (default = `False`), whether the softmax uses the same weights.
     dropout : `float`, optional (default = `0.1`)
         Dropout rate of each LSTM layer's input and of the last layer's output.

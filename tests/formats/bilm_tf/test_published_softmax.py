@@ -112,7 +112,7 @@ def test_the_row_of_each_word(parts: tuple[str, ...]) -> None:
 
 
 def test_a_row_without_a_word(parts: tuple[str, ...]) -> None:
-    """By hand: bilm-tf counts a line of white space as a row."""
+    """By hand: bilm-tf counts a line of whitespace as a row."""
     lines = [*LINES[:3], "\u3000", *LINES[4:]]
     Path(parts[2]).write_text("\n".join(lines), "utf-8")
     expected = ["<S>", "</S>", "<UNK>", "the\u00a0(row\u00a01)", "(row\u00a03)"]

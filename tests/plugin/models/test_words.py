@@ -1,4 +1,4 @@
-"""A language model that reads words from a table, in place of their characters."""
+"""A language model that reads words from a table, instead of their characters."""
 
 import json
 from typing import Any

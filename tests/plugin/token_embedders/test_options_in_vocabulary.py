@@ -117,7 +117,7 @@ def test_the_vocabulary_keeps_its_words(tmp_path):
 
 
 def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
-    """Write the files of another biLM, of the same seed, in place of the existing ones."""
+    """Write the files of another biLM, of the same seed, instead of the existing ones."""
     files = write_bilm_files(folder)
     options = BiLMOptions.from_dict(
         {**BLOCKS, "lstm": {**BLOCKS["lstm"], key: value}}, source="test"
