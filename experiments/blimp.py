@@ -7,8 +7,7 @@ rows of the results page, `experiments/results/blimp.jsonl`:
     python -m experiments.blimp small --scores scores.jsonl
 
 The published accuracies are those of the rows that are there, from the results file that the
-authors corrected after their paper. `python -m experiments.report` then
-writes the page.
+authors corrected after their paper. `python -m experiments.report` then writes the page.
 """
 
 import json
@@ -19,6 +18,7 @@ from statistics import mean
 from typing import Any
 
 from matplotlib.figure import Figure
+from scipy.stats import ttest_1samp
 
 from elmo_plugin.files.atomic_write import atomic_write
 from experiments import new_parser, run
@@ -91,8 +91,9 @@ def sections(folder: Path, pictures: Path) -> dict[str, str]:
     title, shown = "Accuracy on the minimal pairs of BLiMP, from left to right", accuracies(totals)
     values = "; ".join(f"{name} {accuracy:.1f} %" for name, accuracy in shown.items())
     save(picture(totals), pictures / "blimp.svg", title, f"{values}; people {HUMAN} %")
+    image = f"![{title}: {values}](results/blimp.svg)"
     return {
-        "Minimal pairs (BLiMP)": f"![{title}: {values}](results/blimp.svg)",
+        "Minimal pairs (BLiMP)": "\n\n".join([image, *differences_table(by_bilm(rows))]),
         "BLiMP by phenomenon": "\n\n".join([phenomena_table(found), unknown_table(found)]),
     }
 
@@ -105,6 +106,23 @@ def phenomena_table(found: dict[str, dict[str, Row]]) -> str:
         own = [means[name][d] for means in found.values() for d in DIRECTIONS]
         lines.append([name, first["paradigms"], *own, *(first[key] for key in PUBLISHED)])
     return table(["phenomenon", "paradigms", *heads, *PUBLISHED.values()], lines)
+
+
+def differences_table(rows: dict[str, list[Row]]) -> list[str]:
+    """
+    How much better each other biLM is than the first, as a table, if there are several. The 95 %
+    interval is that of a paired t-test over the paradigms.
+    """
+    first, *others = rows
+    lines: list[list[object]] = []
+    for other in others:
+        accuracies = {row["name"]: row for row in rows[other]}
+        for d in DIRECTIONS:
+            gains = [accuracies[row["name"]][d] - row[d] for row in rows[first]]
+            low, high = ttest_1samp(gains, 0).confidence_interval(0.95)
+            lines.append([f"`{other}`, {d}", mean(gains), f"{low:.1f} to {high:.1f}"])
+    heads = ["", f"better than `{first}` by", "95 % interval over paradigms"]
+    return [table(heads, lines)] if lines else []
 
 
 def unknown_table(found: dict[str, dict[str, Row]]) -> str:

@@ -70,6 +70,17 @@ def test_a_second_bilm_is_a_column(add, tmp_path: Path) -> None:
     assert ">medium, forward<" in (tmp_path / "blimp.svg").read_text()
 
 
+def test_differences() -> None:
+    """By hand: gains of 1, 2 and 3 have the mean 2 and the standard error 1 / √3, and the 97.5 %
+    quantile of t with two degrees of freedom is 4.303."""
+    first = [{"name": name} | dict.fromkeys(blimp.DIRECTIONS, 50.0) for name in "abc"]
+    gains = zip("cab", (51.0, 52.0, 53.0))
+    other = [{"name": name} | dict.fromkeys(blimp.DIRECTIONS, x) for name, x in gains]
+    (text,) = blimp.differences_table({"small": first, "medium": other})
+    assert "| `medium`, forward | 2.0 | -0.5 to 4.5 |" in text
+    assert blimp.differences_table({"small": first}) == []
+
+
 @pytest.mark.parametrize("scores", [None, [], scores_of(0)[:2]])
 def test_scores_that_are_not_of_the_paradigms(
     add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scores: list[dict] | None
