@@ -112,6 +112,17 @@ def named(name: str) -> Iterator[None]:
         raise type(error)(f"{name}: {error}") from error
 
 
+def whole_span(name: str, unit: str, start: Any, end: Any, size: int) -> tuple[int, int]:
+    """
+    A span of `size` characters or tokens as integers. Takes whole floats too, which a column of
+    pandas with a missing value has. Raises an `InputError` if it is empty or not inside.
+    """
+    numbers = isinstance(start, NUMBER) and isinstance(end, NUMBER)
+    if not numbers or not 0 <= start < end <= size or start % 1 or end % 1:
+        fail(name, f"whole numbers of {unit}, 0 <= start < end <= {size}", (start, end))
+    return int(start), int(end)
+
+
 def named_as_given(
     names: Iterable[str | os.PathLike], paths: Iterable[str]
 ) -> AbstractContextManager[None]:
@@ -128,10 +139,10 @@ def fail(name: str, expected: str, found: Any) -> NoReturn:
     raise InputError(f"{name}: expected {expected}, found {shown(found)}")
 
 
-def needed(module: str, asked_by: str = "") -> Any:
+def needed(module: str, asked_by: str = "", pip: str = "") -> Any:
     """
     Import a module of a package that is optional. `asked_by`: the beginning of the `InputError`
-    that says what to install.
+    that says what to install. `pip`: what to install, if more than this package.
     """
     try:
         return import_module(module)
@@ -139,7 +150,7 @@ def needed(module: str, asked_by: str = "") -> Any:
         name = module.partition(".")[0].replace("_", "-")
         package = {"sklearn": "scikit-learn"}.get(name, name)
         raise InputError(
-            f"{asked_by}expected the package {package}, found none; pip install {package}"
+            f"{asked_by}expected the package {package}, found none; pip install {pip or package}"
         ) from error
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -260,14 +260,20 @@ class LanguageModel(BiLMLayers):
         Compute the log probability of words or phrases after the beginning of a sentence: for a
         phrase, the sum over its words, each given those before it. The forward direction alone
         gives it, because the backward direction would need the rest of the sentence. Under `carry`
-        a sentence starts from zeros, and the carried state stays as it is.
+        a sentence starts from zeros, and the carried state stays as it is. There is no `raw` and no
+        `documents`: tokens are separated by spaces, and a beginning is read without the sentences
+        before it. In the context of others, `score` with `documents` the sentence that ends with
+        the continuation, and add up the last values of its `surprisal`.
 
         # Parameters
 
         prefixes : `str | Sequence[str] | Sequence[Sequence[str]]`
-            The beginning of a sentence, which may be empty, or several; see `Elmo.embed`.
+            The beginning of a sentence, which may be empty, or several, such as a column of a
+            DataFrame; see `Elmo.embed`.
         continuations : `Sequence`
-            Strings or lists of tokens; for several beginnings, a list of these for each.
+            Strings or lists of tokens. For several beginnings, a list or tuple of strings is shared
+            by all, a column or an array of strings has one for each, and anything else is a list of
+            strings or lists of tokens for each.
         base, unknown_missing
             See `score`.
 
@@ -275,7 +281,7 @@ class LanguageModel(BiLMLayers):
 
         `numpy.ndarray`
             A number for each continuation, shape `(n,)`, float64; for several beginnings, a list of
-            arrays.
+            such arrays, or for a column of strings one array with a number for each beginning.
 
         # Raises
 
@@ -284,11 +290,17 @@ class LanguageModel(BiLMLayers):
         check_choice("base", base, BASES)
         check_flag("unknown_missing", unknown_missing)
         rows, is_single = token_rows(prefixes)
-        lists = [continuations] if is_single else continuations
+        expected = "continuations: expected words or phrases"
+        given = list(named_rows(continuations, expected))
+        has_lists = any(isinstance(x, Iterable) and not isinstance(x, str) for _, x in given)
+        is_flat = is_single or not has_lists
+        one_each = is_flat and not is_single and not isinstance(continuations, list | tuple)
+        lists = [[named] for named in given] if one_each else [given] * len(rows)
+        if not is_flat:
+            lists = [list(named_rows(own, f"{name}: {expected}")) for name, own in given]
         if len(lists) != len(rows):
             fail("continuations", f"a list for each of {len(rows)} beginnings", continuations)
-        expected = "continuations: expected words or phrases"
-        phrases = [[tokens_of(*named) for named in named_rows(own, expected)] for own in lists]
+        phrases = [[tokens_of(*named) for named in own] for own in lists]
         flat = list(chain.from_iterable(phrases))
         if not flat or not all(flat):
             fail("continuations", "at least one, and words in each", continuations)
@@ -297,7 +309,7 @@ class LanguageModel(BiLMLayers):
         scores = self._score_rows(sentences, (base, False, False, unknown_missing), documents=alone)
         sums = iter([x.forward[-1 - len(words) : -1].sum() for x, words in zip(scores, flat)])
         of_rows = [np.array(list(islice(sums, len(own)))) for own in phrases]
-        return of_rows[0] if is_single else of_rows
+        return of_rows[0] if is_single else np.concatenate(of_rows) if one_each else of_rows
 
     @not_compiled
     @torch.no_grad()

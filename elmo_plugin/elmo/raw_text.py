@@ -24,6 +24,9 @@ STRAIGHT = str.maketrans("“”‘’", "\"\"''")
 SYMBOLS = re.compile("[–…•·§†«»™®×±→€¥¢]")
 """Characters that are tokens of their own in the text, and that NLTK leaves in their words."""
 
+PACKAGES = "nltk nupunkt"
+"""The packages that split raw text."""
+
 RUNNING = "running text"
 """The kind of raw text whose lines end anywhere, instead of `True` for a row in each line."""
 
@@ -73,7 +76,7 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     character and the one after its last; whitespace around it is left out. Raises an `InputError`
     if nupunkt is not installed.
     """
-    split = needed("nupunkt", "raw: ").sent_spans
+    split = needed("nupunkt", "raw: ", PACKAGES).sent_spans
     text = text.translate(STRAIGHT)
     spans = []
     first = 0
@@ -118,7 +121,7 @@ def _joins(around: str) -> bool:
 
 @cache
 def _tokenizer() -> Any:
-    tokenizer = needed("nltk.tokenize", "raw: ").NLTKWordTokenizer()
+    tokenizer = needed("nltk.tokenize", "raw: ", PACKAGES).NLTKWordTokenizer()
     tokenizer.CONTRACTIONS2 = []  # can not, gon na
     tokenizer.PUNCTUATION = [*tokenizer.PUNCTUATION, (SYMBOLS, r" \g<0> ")]
     return tokenizer

@@ -1,12 +1,13 @@
 """The scores of sentences, as arrays and as tables."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmo_plugin.checks import InputError, fail
+from elmo_plugin.checks import InputError, fail, named, whole_span
+from elmo_plugin.elmo.sentences import named_numbers
 
 BASES = {2: math.log(2), "e": 1.0}
 """The bases of logarithms, and their natural logarithms."""
@@ -78,10 +79,13 @@ class SentenceScores(NamedTuple):
         """
         The sum of `surprisal` over the tokens of raw text that have a character from `start` to
         before `end`, also those that are only partly in the region. Raises an `InputError` if there
-        is none, or if the scores are not of raw text.
+        is none, if the region ends after the last token, or if the scores are not of raw text. See
+        `regions` for several rows.
         """
         if self.spans is None:
             raise InputError("region: expected the scores of raw text, by raw=True, found others")
+        size = max((last for _, last in self.spans), default=0)
+        start, end = whole_span("region", "characters", start, end, size)
         inside = [max(start, first) < min(end, last) for first, last in self.spans]
         if not any(inside):
             fail("region", "characters of a token", (start, end))
@@ -92,6 +96,19 @@ class SentenceScores(NamedTuple):
         for name, x in (*self._asdict().items(), ("surprisal", self.surprisal)):
             if x is not None and name != "base":
                 yield (SENTENCE_IN_ROW if name == "sentence" else name), x
+
+
+def regions(scores: Collection[SentenceScores], start: Any, end: Any) -> np.ndarray:
+    """
+    The `SentenceScores.region` of each row, shape `(N,)`, float64. `start`, `end`: a number for
+    each row, such as columns of a DataFrame. Raises an `InputError` that names the row.
+    """
+    places, sums = {"start": start, "end": end}, []
+    columns = [named_numbers(*column, len(scores)) for column in places.items()]
+    for of_row, (row, first), (_, last) in zip(scores, *columns):
+        with named(row):
+            sums.append(of_row.region(first, last))
+    return np.array(sums)
 
 
 def joined_scores(some: list[SentenceScores]) -> SentenceScores:

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from itertools import chain, count, groupby, islice
 from typing import Any
 
-from elmo_plugin.checks import InputError, check_flag
+from elmo_plugin.checks import InputError, check_flag, fail
 from elmo_plugin.elmo.raw_text import Row, split_tokens
 from elmo_plugin.text.characters import MANY_UNKNOWN, WordLimit
 
@@ -184,6 +184,14 @@ def named_rows(sentences: Any, expected: str = "expected sentences") -> Iterator
     kind, numbers = ("sentence", count()) if labels is None else ("row", labels)
     for number, row in zip(numbers, sentences):
         yield f"{kind} {number!r}", row.as_py() if hasattr(row, "as_py") else row  # of Arrow
+
+
+def named_numbers(name: str, column: Any, n_rows: int) -> list[tuple[str, Any]]:
+    """A number for each of `n_rows` sentences, with what errors call its row."""
+    numbers = list(named_rows(column, f"{name}: expected a list of numbers"))
+    if len(numbers) != n_rows:
+        fail(name, f"{n_rows} numbers, one for each sentence", len(numbers))
+    return numbers
 
 
 def check_is_list(value: Any, expected: str) -> None:

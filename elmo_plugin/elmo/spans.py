@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmo_plugin.checks import WHOLE, InputError, check_choice, check_flag, fail
+from elmo_plugin.checks import InputError, check_choice, check_flag, fail, whole_span
 from elmo_plugin.elmo.raw_text import Row
-from elmo_plugin.elmo.sentences import named_rows, row_of
+from elmo_plugin.elmo.sentences import named_numbers, named_rows, row_of
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +53,9 @@ def embed_spans(
     check_flag("raw", raw)
     check_state(elmo)
     rows = list(named_rows(sentences))
-    columns = []
-    for name, column in places.items():
-        columns.append([x for _, x in named_rows(column, f"{name}: expected a list of numbers")])
-        if len(columns[-1]) != len(rows):
-            fail(name, f"{len(rows)} numbers, one for each sentence", len(columns[-1]))
-    uses = list(find_spans(((*row, *place) for row, *place in zip(rows, *columns)), unit, raw))
+    columns = [named_numbers(*named, len(rows)) for named in places.items()]
+    spans = ((*row, start, end) for row, (_, start), (_, end) in zip(rows, *columns))
+    uses = list(find_spans(spans, unit, raw))
     shape = (elmo.n_layers, elmo.output_dim) if layer == "all" else (elmo.output_dim,)
     vectors = np.empty((len(uses), *shape), dtype=np.float32)
     uses.sort(key=attrgetter("text"))
@@ -106,8 +103,7 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
         places, size = row.spans or [token.span() for token in tokens], len(text)
         if unit == "tokens":
             places, size = [(k, k + 1) for k in range(len(row.tokens))], len(row.tokens)
-        if not (isinstance(start, WHOLE) and isinstance(end, WHOLE) and 0 <= start < end <= size):
-            fail(name, f"whole numbers of {unit}, 0 <= start < end <= {size}", (start, end))
+        start, end = whole_span(name, unit, start, end, size)
         inside = [k for k, (first, last) in enumerate(places) if first < end and start < last]
         if not inside:
             fail(name, "a span with a token", text[start:end])

@@ -48,7 +48,8 @@ ROWS = 1024
 UNSTORABLE = {"a DataFrame": re.compile("[\ud800-\udfff]"), "HDF5": re.compile("[\0\ud800-\udfff]")}
 """Characters that text cannot have: half a surrogate pair and, in HDF5, NUL."""
 
-NUMBER = re.compile(r"\d{1,18}")
+NUMBER = re.compile(r"\d{1,18}(\.0)?")
+"""A place in a table. In a column with a missing value, pandas writes 3 as 3.0."""
 
 VECTOR = "vector"
 """The column with the vectors, which follows those of `Use`."""
@@ -115,7 +116,8 @@ def _table_rows(table: str) -> Iterator[tuple[Any, ...]]:
         if not {"sentence", "start", "end"} <= set(reader.fieldnames or ()):
             fail(table, "a table with the columns sentence, start and end", header)
         for row in reader:
-            span = [int(x) if NUMBER.fullmatch(x or "") else x for x in (row["start"], row["end"])]
+            places = row["start"], row["end"]
+            span = [int(x.removesuffix(".0")) if NUMBER.fullmatch(x or "") else x for x in places]
             yield f"{table}, line {reader.line_num}", row["sentence"], *span, row.get("word")
     except csv.Error as error:
         fail(f"{table}, line {reader.line_num}", "quotes as in CSV", str(error))

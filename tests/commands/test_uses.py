@@ -248,6 +248,11 @@ def test_a_table_of_spans(folder: Path, name: str, separator: str, options: tupl
             "characters",
             r"t.csv, line 3: .* end <= 1, found \(0, 5\)$",
         ),
+        (
+            "sentence,start,end\na,0.0,1.0\nb,,1.0\n",
+            "characters",
+            r"t.csv, line 3: .* found \('', 1\)$",
+        ),
         ("sentence,start,end\na,0,x\n", "characters", r"t.csv, line 2: .* found \(0, 'x'\)$"),
         (
             f"sentence,start,end\na,0,{'9' * 5000}\n",

@@ -8,7 +8,7 @@ import pytest
 
 from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.scores import score_columns
+from elmo_plugin.elmo.scores import regions, score_columns
 from tests.elmo.test_language_model import SENTENCES, WORDS, distributions, language_model, start
 
 IDS = [[WORDS.index(w) if w in WORDS else 2 for w in sentence] for sentence in SENTENCES]
@@ -84,11 +84,42 @@ def test_a_region() -> None:
     ):
         row = {**surprisal, "is": -scores.forward[3] / np.log(2)}  # the first of two
         assert scores.region(*region) == pytest.approx(sum(row[token] for token in tokens))
-    for wrong in ((3, 4), (5, 5), (6, 5), (90, 95)):
-        with pytest.raises(InputError, match=r"^region: expected characters of a token, found \("):
+    with pytest.raises(
+        InputError, match=r"^region: expected characters of a token, found \(3, 4\)"
+    ):
+        scores.region(3, 4)
+    for wrong in ((5, 5), (6, 5), (-1, 3), (30, len(text) + 1), (90, 95), (0, np.nan), (0.5, 3)):
+        with pytest.raises(InputError, match=rf"^region: expected whole .* end <= {len(text)}, fo"):
             scores.region(*wrong)
     with pytest.raises(InputError, match=r"^region: expected the scores of raw text"):
         model.score("The dog .").region(0, 3)
+
+
+def test_regions_of_rows() -> None:
+    """By definition: the sums of `region`, also for whole floats, and errors with the row's label,
+    or its number in a list."""
+    model = LanguageModel.from_pretrained("tiny")
+    data = pandas.DataFrame({"text": ["A dog.", "It ran.", "He left."]}, index=[10, 20, 30])
+    data["start"], data["end"] = [2, 3, 3], [5.0, np.nan, 7]
+    scores = model.score(data["text"], raw=True)
+    expected = [scores[0].region(2, 5), scores[2].region(3, 7)]
+    known = data["end"].notna()
+    found = regions(
+        model.score(data.loc[known, "text"], raw=True),
+        *(data.loc[known, ["start", "end"]].T.values),
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    with pytest.raises(InputError, match=r"^row 20: region: expected whole .* found \(3, nan\)$"):
+        regions(scores, data["start"], data["end"])
+    with pytest.raises(
+        InputError, match=r"^sentence 2: region: expected .* end <= 8, found \(3, 9\)"
+    ):
+        regions(scores, [2, 3, 3], [5, 6, 9])
+    with pytest.raises(
+        InputError, match=r"^end: expected 3 numbers, one for each sentence, found 2"
+    ):
+        regions(scores, [2, 3, 3], [5, 6])
+    assert regions([], [], []).shape == (0,)
 
 
 def test_continuations(model: LanguageModel, tmp_path: Path) -> None:
@@ -118,6 +149,27 @@ def test_continuations(model: LanguageModel, tmp_path: Path) -> None:
     assert total == pytest.approx(1 - np.exp(log_p[2, :2]).sum(), rel=1e-5)
 
 
+def test_forms_of_continuations(model: LanguageModel) -> None:
+    """By definition: the numbers are those of single beginnings. A list of strings is shared by
+    all beginnings, and a column or an array has one for each, or a list for each."""
+    data = pandas.DataFrame(
+        {"beginning": ["the", "the dog"], "end": ["dog", "ran ."]}, index=[10, 20]
+    )
+    words = ["dog", "ran ."]
+    apart = np.stack([model.score_continuations(x, words) for x in data["beginning"]])
+    for shared in (words, tuple(words)):
+        found = model.score_continuations(data["beginning"], shared)
+        np.testing.assert_allclose(found, apart, rtol=1e-5)
+    for column in (data["end"], data["end"].to_numpy()):
+        found = model.score_continuations(data["beginning"], column)
+        assert found.shape == (2,)
+        np.testing.assert_allclose(found, apart.diagonal(), rtol=1e-5)
+    lists = pandas.Series([words, words[1:]], data.index)
+    first, second = model.score_continuations(data["beginning"], lists)
+    np.testing.assert_allclose(first, apart[0], rtol=1e-5)
+    np.testing.assert_allclose(second, apart[1, 1:], rtol=1e-5)
+
+
 def test_continuations_of_a_model_that_carries() -> None:
     """By definition: they start from zeros and leave the carried state as it is."""
     carry = language_model(initial_state="carry")
@@ -136,6 +188,22 @@ def test_wrong_continuations(model: LanguageModel, caplog: pytest.LogCaptureFixt
         ("the", ["dog", " "], "continuations: expected at least one, and words in each"),
         ("the", "dog", "continuations: expected words or phrases, found 'dog'"),
         ([["the"], ["dog"]], [["dog"]], "continuations: expected a list for each of 2 beginnings"),
+        ([["the"], ["dog"]], "dog", "continuations: expected words or phrases, found 'dog'"),
+        (
+            [["the"], ["dog"]],
+            pandas.Series(["dog", np.nan], [10, 20]),
+            "row 20: expected a sentence or a list of its tokens, found nan",
+        ),
+        (
+            [["the"], ["dog"]],
+            [["dog"], "the"],
+            "sentence 1: continuations: expected words or phrases, found 'the'",
+        ),
+        (
+            [["the"]] * 3,
+            pandas.Series(["dog"] * 2),
+            "continuations: expected a list for each of 3 beginnings",
+        ),
     ):
         with pytest.raises(InputError, match=f"^{message}"):
             model.score_continuations(prefixes, wrong)

@@ -4,6 +4,7 @@ sentence at a time and NumPy's mean; places in strings are found by `str.find`.
 """
 
 import logging
+import math
 import sys
 from functools import partial
 from random import Random
@@ -145,7 +146,8 @@ SENTENCE = "The dog ran ."
         ),
         (([SENTENCE], [3], [4]), {}, r"^sentence 0: expected a span with a token, found ' '$"),
         (([""], [0], [0]), {}, r"^sentence 0: .* <= 0, found \(0, 0\)$"),
-        (([SENTENCE], [0.0], [3]), {}, r"^sentence 0: .* found \(0.0, 3\)$"),
+        (([SENTENCE], [0.5], [3]), {}, r"^sentence 0: .* found \(0.5, 3\)$"),
+        (([SENTENCE], [0], [math.inf]), {}, r"^sentence 0: .* found \(0, inf\)$"),
         (([SENTENCE], ["0"], ["3"]), {}, r"^sentence 0: .* found \('0', '3'\)$"),
         (([SENTENCE], [0, 4], [3]), {}, "^start: expected 1 numbers, one for each sen.*, found 2$"),
         (([SENTENCE], 0, [3]), {}, "^start: expected a list of numbers, found 0$"),
@@ -173,6 +175,17 @@ def test_wrong_spans(elmo: Elmo, arguments: tuple, options: dict, message: str) 
         with pytest.raises(InputError, match=message.replace("sentence 0", "row 'x'")):
             texts = pandas.Series(arguments[0], index=["x"])
             elmo.embed_spans(texts, *arguments[1:], **options)
+
+
+def test_a_missing_place(elmo: Elmo) -> None:
+    """By definition: the error names the row with the missing place. The others are whole floats,
+    as pandas makes all numbers of such a column, and have the vectors of integers."""
+    data = pandas.DataFrame({"start": [4, None, 0], "end": [7, 3, 3]}, index=[10, 20, 30])
+    with pytest.raises(InputError, match=r"^row 20: expected whole .* found \(nan, 3"):
+        elmo.embed_spans(pandas.Series(SENTENCE, data.index), data["start"], data["end"])
+    known = data.dropna()
+    found = elmo.embed_spans([SENTENCE] * 2, known["start"], known["end"])
+    assert np.array_equal(found, elmo.embed_spans([SENTENCE] * 2, [4, 0], [7, 3]))
 
 
 def test_a_state_that_is_carried() -> None:
