@@ -542,7 +542,7 @@ class Elmo(BiLMLayers):
         start, end : `Iterable[int]`
             The first character or token of each span, and the one after its last, from 0, such as
             columns of the DataFrame. Characters are those of the string, or of the tokens of a list
-            with single spaces between them.
+            with single spaces between them. Whole floats are read as integers.
         layer : `str | int`, optional (default = `"top"`)
             See `embed`.
         unit : `str`, optional (default = `"characters"`)
@@ -563,8 +563,8 @@ class Elmo(BiLMLayers):
         # Raises
 
         `InputError`
-            If a span is empty, has only whitespace, ends after the text or, with `raw`, is in
-            several sentences; if there is not one start and one end for each sentence; or with
+            If a place is missing, or a span is empty, has only whitespace, ends after the text or,
+            with `raw`, is in several sentences; if there is not one start and one end for each sentence; or with
             `carry`, under which vectors depend on the sentences before.
         """
         # What reads text is not needed for vectors of whole sentences.
