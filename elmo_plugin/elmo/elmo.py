@@ -564,8 +564,8 @@ class Elmo(BiLMLayers):
 
         `InputError`
             If a place is missing, or a span is empty, has only whitespace, ends after the text or,
-            with `raw`, is in several sentences; if there is not one start and one end for each sentence; or with
-            `carry`, under which vectors depend on the sentences before.
+            with `raw`, is in several sentences; if there is not one start and one end for each
+            sentence; or with `carry`, under which vectors depend on the sentences before.
         """
         # What reads text is not needed for vectors of whole sentences.
         from elmo_plugin.elmo.spans import embed_spans
