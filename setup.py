@@ -172,6 +172,7 @@ setup(
             "spacy>=3.8",
             "tensorboardX>=2.6",
             "termcolor>=1.1",
+            "thinc>=8.3",
             "traitlets>5.1.1",
             "typer>=0.4.1",
             "word2number>=1.1",
@@ -180,6 +181,14 @@ setup(
             "setuptools<81",
             # AllenNLP subclasses transformers.AdamW, which 4.50 removed.
             "transformers>=4.45,<4.50",
+        ],
+        # What the pages for linguists use: tables, raw text, clusters and pictures.
+        "linguistics": [
+            "matplotlib>=3.8",
+            "nltk>=3.8",
+            "nupunkt>=0.8",
+            "pandas>=2",
+            "scikit-learn>=1.3",
         ],
         "dev": [
             "hypothesis",

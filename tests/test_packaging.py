@@ -113,7 +113,7 @@ def test_the_distributions_of_models() -> None:
 
 def test_a_model_of_a_distribution(tmp_path: Path) -> None:
     """The files and the entry point that the page `weights.md` promises, from its own block."""
-    (block,) = [block for block in ALL_BLOCKS if block.file == "pyproject.toml"]
+    (block,) = [b for b in ALL_BLOCKS if (b.page, b.file) == ("docs/weights.md", "pyproject.toml")]
     (tmp_path / "source" / "my_elmo").mkdir(parents=True)
     (tmp_path / "source" / "pyproject.toml").write_text(block.code)
     names = {"options.json", "weights.hdf5", "vocabulary.txt"}

@@ -491,4 +491,4 @@ def test_the_readme_has_the_figures_of_the_rows() -> None:
         blimp.phenomena(rows[name])[blimp.ALL]["forward"] for name in ("small", "medium")
     )
     text = (ROOT / "README.md").read_text("utf-8")
-    assert f"BLiMP, from left to right | | {small:.1f} % | {medium:.1f} % |" in text
+    assert f"BLiMP, from left to right | {small:.1f} % | {medium:.1f} % |" in text
