@@ -191,8 +191,9 @@ def triton_ops_or(torch_ops: Any, weights: Sequence[Tensor]) -> Any:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> None:
-    """Run a Triton kernel in a grid of programs."""
-    kernel[grid](*arguments)
+    """Run a Triton kernel in a grid of programs, on the device of the first argument, a tensor."""
+    with torch.cuda.device_of(arguments[0]):  # or Triton would use the current device
+        kernel[grid](*arguments)
 
 
 @cache  # compared once in a process
@@ -215,12 +216,16 @@ def _right_triton_ops(torch_ops: Any, device: torch.device, dtype: torch.dtype) 
 def _default_context(device: torch.device) -> Iterator[None]:
     """The contexts in which the package happens to be imported do not matter."""
     n_threads, default_dtype = torch.get_num_threads(), torch.get_default_dtype()
+    products: Any = torch.backends.cuda.matmul
+    precision = products.fp32_precision
     torch.set_num_threads(1)  # threads started here would be missing in a forked process
     torch.set_default_dtype(torch.float32)
+    products.fp32_precision = "ieee"  # TF32 makes two right results differ by more than the bound
     try:
         with torch.inference_mode(False), torch.autocast(device.type, enabled=False), device:
             yield
     finally:
+        products.fp32_precision = precision
         torch.set_num_threads(n_threads)
         torch.set_default_dtype(default_dtype)
 

@@ -42,6 +42,20 @@ def test_the_default_dtype_of_the_import_does_not_matter(operator):
         torch.set_default_dtype(torch.float32)
 
 
+def test_the_self_test_is_precise():
+    """In TF32, inputs that differ in their last bit can be rounded to neighbours 1e-3 apart."""
+    products, precisions = torch.backends.cuda.matmul, []
+    before = products.fp32_precision
+    products.fp32_precision = "tf32"
+    try:
+        backend.compare(
+            list, list, lambda *_: precisions.append(products.fp32_precision) or [[]], torch.float32
+        )
+        assert precisions == ["ieee"] and products.fp32_precision == "tf32"
+    finally:
+        products.fp32_precision = before
+
+
 def test_the_kernel_is_switched_off(monkeypatch):
     """Expected: as documented, for the variable's value 0."""
     monkeypatch.setenv("ELMO_PLUGIN_KERNEL", "0")

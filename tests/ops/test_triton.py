@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -13,12 +14,13 @@ from tests.conftest import ROOT
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kernel", ["lstm", "softmax"])
-def test_random_cases(kernel, pytestconfig):
+def test_random_cases(kernel, dtype, pytestconfig):
     """Expected: the equations in double precision; see `triton_cases`."""
     option = pytestconfig.getoption
     number = "200" if option("--long") else "2"
-    command = [sys.executable, "-m", "tests.ops.triton_cases", kernel]
+    command = [sys.executable, "-m", "tests.ops.triton_cases", kernel, dtype]
     process = subprocess.run(
         [*command, str(option("--fuzz-seed")), number],
         cwd=ROOT,
@@ -27,8 +29,27 @@ def test_random_cases(kernel, pytestconfig):
         text=True,
     )
     assert process.returncode == 0, process.stderr[-2000:]
-    expected = [f"{kernel}, {dtype}: {number} cases" for dtype in (torch.float32, torch.bfloat16)]
-    assert process.stdout.splitlines() == expected
+    assert process.stdout == f"{kernel}, torch.{dtype}: {number} cases\n"
+
+
+def test_a_kernel_runs_on_its_tensors_device(monkeypatch):
+    """Triton launches on PyTorch's current device, which need not be the one of the tensors."""
+    entered = []
+
+    @contextmanager
+    def device_of(tensor):
+        entered.append(tensor)
+        yield
+        entered.clear()
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *arguments: launched.append((grid, arguments, [*entered]))
+
+    launched = []
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    backend.launch(Kernel(), (1,), tensor := torch.empty(1), 2)
+    assert launched == [((1,), (tensor, 2), [tensor])]
 
 
 def signature(kernel, products, clip):

@@ -2,7 +2,7 @@
 Random cases of the Triton kernels in Triton's interpreter, as a program, because the interpreter is
 chosen when a kernel is defined:
 
-    TRITON_INTERPRET=1 python -m tests.ops.triton_cases KERNEL SEED NUMBER
+    TRITON_INTERPRET=1 python -m tests.ops.triton_cases KERNEL DTYPE SEED NUMBER
 """
 
 import sys
@@ -17,7 +17,9 @@ from torch.overrides import TorchFunctionMode
 
 from elmo_plugin.ops import backend, lstm, softmax
 from elmo_plugin.ops.lstm import LSTMWeights, lstm_scan, reference_lstm
+from elmo_plugin.ops.lstm import triton_ops as of_lstm
 from elmo_plugin.ops.softmax import reference_sampled_softmax_loss, sampled_softmax_loss
+from elmo_plugin.ops.softmax import triton_ops as of_softmax
 from tests.conftest import as_on_a_gpu
 
 Results = list[Tensor]
@@ -142,26 +144,44 @@ def softmax_case(random: Random, dtype: torch.dtype) -> bool:
     return True
 
 
+def check_without_steps_or_rows(dtype: torch.dtype) -> None:
+    """Expected: the initial state as the last one, and gradients of zeros."""
+    for n_steps, n_rows in ((0, 3), (2, 0)):
+        shapes = (2, n_steps, n_rows, 5), (2, 5, 28), (2, 3, 28), (2, 28), (2, 7, 3)
+        leaves = [torch.ones(shape, requires_grad=True) for shape in shapes]
+        x, w_x, w_h, b, w_p = leaves
+        weights = LSTMWeights(w_x.to(dtype), w_h.to(dtype), b, w_p.to(dtype), 3.0, 3.0)
+        state = torch.ones(2, n_rows, 7), torch.ones(2, n_rows, 3)
+        outputs, *last = lstm_scan(x, *state, weights)
+        assert outputs.shape == (2, n_steps, n_rows, 3) and all(map(torch.equal, last, state))
+        outputs.sum().backward()
+        assert not any(leaf.grad is None or leaf.grad.any() for leaf in leaves)
+
+
 CASES = {"lstm": (lstm_case, lstm), "softmax": (softmax_case, softmax)}
 
 
-def main(kernel: str, seed: str, number: str) -> None:
+def main(kernel: str, dtype_name: str, seed: str, number: str) -> None:
     case, operators = CASES[kernel]
+    dtype = getattr(torch, dtype_name)
     with pytest.MonkeyPatch.context() as patch:
         as_on_a_gpu(patch)
         patch.setattr(backend, "KERNEL_DTYPES", frozenset())
-        for dtype in (torch.float32, torch.bfloat16):
-            chosen = backend.triton_ops_or(operators.torch_ops, [torch.empty(0, dtype=dtype)])
-            assert chosen.__name__.endswith("triton_ops"), chosen
-            n_compared = n_tried = 0
-            while n_compared < int(number):
-                n_tried += 1
-                name = f"{seed} {n_tried}"
-                try:
-                    n_compared += case(Random(name), dtype)
-                except AssertionError as error:
-                    sys.exit(f"{kernel}, case {name!r}, {dtype}: {error}")
-            print(f"{kernel}, {dtype}: {n_compared} cases")
+        patch.setattr(of_lstm, "DEVICE_ROWS", 64)  # several blocks of steps or rows
+        patch.setattr(of_softmax, "DEVICE_BLOCK_NUMBERS", 20_000)
+        chosen = backend.triton_ops_or(operators.torch_ops, [torch.empty(0, dtype=dtype)])
+        assert chosen.__name__.endswith("triton_ops"), chosen
+        if kernel == "lstm":
+            check_without_steps_or_rows(dtype)
+        n_compared = n_tried = 0
+        while n_compared < int(number):
+            n_tried += 1
+            name = f"{seed} {n_tried}"
+            try:
+                n_compared += case(Random(name), dtype)
+            except AssertionError as error:
+                sys.exit(f"{kernel}, case {name!r}, {dtype}: {error}")
+        print(f"{kernel}, {dtype}: {n_compared} cases")
 
 
 if __name__ == "__main__":

@@ -158,10 +158,12 @@ def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
     recurrent = inputs.new_empty(2, n_rows, bias.size(-1), dtype=dtype)
     c_steps, m_steps, h_steps = c.unbind(1), m.unbind(1), h.unbind(1)
     c_before, h_before = cell.contiguous(), hidden.to(dtype)
-    for first in range(0, len(batch_sizes), max(1, n_steps)):
-        gates = _input_gates(inputs[:, first : first + n_steps], weights)
-        for t, gates_t in enumerate(gates.unbind(1)):
-            if n := batch_sizes[first + t]:
+    for first in range(0, max(1, len(batch_sizes)), max(1, n_steps)):  # once also without steps
+        sizes = batch_sizes[first : first + n_steps]
+        n_read = n_rows if keep else max(sizes, default=0)
+        gates = _input_gates(inputs[:, first : first + n_steps, :n_read], weights)
+        for t, (n, gates_t) in enumerate(zip(sizes, gates.unbind(1))):
+            if n:
                 k, h_t = t if keep else 0, _first(h_steps[first + t], n)
                 sums = _first(recurrent, n)
                 torch.bmm(_first(h_before, n), weights.recurrent, out=sums)
@@ -193,7 +195,7 @@ def _input_gates(inputs: Tensor, weights: LSTMWeights) -> Tensor:
     x = inputs.reshape(2, -1, inputs.size(-1)).to(weights.input.dtype)
     # With `out`, autocast does not change the types.
     gates = torch.bmm(x, weights.input, out=x.new_empty(*x.shape[:2], weights.input.size(-1)))
-    return gates.view(*inputs.shape[:3], -1)
+    return gates.view(*inputs.shape[:3], gates.size(-1))
 
 
 def _project(m: Tensor, weights: LSTMWeights, h: Tensor) -> None:
