@@ -247,7 +247,7 @@ def of_language_model(out: Path, name: str) -> numpy.ndarray:
 
 def of_grid(out: Path, **bilm: str) -> numpy.ndarray:
     assert bilm_sizes(bilm)["dim"] in (16, 64)
-    return characters(Elmo.from_archive(find_bilms({"a": bilm}, out)["a"].path).bilm)
+    return characters(Elmo.from_archive(find_bilms({"a": bilm}, out, out)["a"].path).bilm)
 
 
 PLACES: dict[str, Callable[[Path, str], numpy.ndarray]] = {
