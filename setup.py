@@ -96,7 +96,7 @@ class BuildKernels(build_ext):
             )
 
     def copy_file(self, infile: Any, outfile: Any, *args: Any, **kwargs: Any) -> Any:
-        """Copy to the source folder. The file appears whole or not at all."""
+        """Copy to the source folder, atomically."""
         Path(outfile).parent.mkdir(parents=True, exist_ok=True)
         copied = super().copy_file(infile, f"{outfile}.tmp", *args, **kwargs)
         os.replace(f"{outfile}.tmp", outfile)

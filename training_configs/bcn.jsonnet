@@ -14,8 +14,8 @@
 //     glove:: 'glove.840B.300d.txt.gz',
 //   }
 //
-// The numbers are from the published AllenNLP config; docs/tasks.md compares them with the
-// paper's. two_cores/bcn.jsonnet is smaller.
+// The numbers are from the published AllenNLP config; the repository's docs/tasks.md compares
+// them with the paper's. two_cores/bcn.jsonnet is smaller.
 {
   dim:: 300,  // of the words and of each direction of each LSTM
   use_subtrees:: true,  // train with each phrase of a sentence

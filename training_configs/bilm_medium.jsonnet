@@ -16,7 +16,7 @@
     char_cnn+: {
       filters: [[1, 16], [2, 32], [3, 80], [4, 128], [5, 192], [6, 256], [7, 320]],  // 1024
     },
-    lstm+: { dim: 2048, projection_dim: 256 },  // vectors of 512 numbers
+    lstm+: { dim: 2048, projection_dim: 256 },  // 512-dimensional vectors
   },
   trainer+: {
     optimizer+: { lr: 0.002 },

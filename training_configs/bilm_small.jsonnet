@@ -16,7 +16,7 @@
     char_cnn+: {
       filters: [[1, 8], [2, 16], [3, 40], [4, 64], [5, 96], [6, 128], [7, 160]],  // 512
     },
-    lstm+: { dim: 1024, projection_dim: 128 },  // vectors of 256 numbers
+    lstm+: { dim: 1024, projection_dim: 128 },  // 256-dimensional vectors
     n_negative_samples: 4096,
     // As good as fp32 here, and faster on CPUs with native bfloat16 (AVX512_BF16 or AMX on x86).
     // Others, such as those of most laptops, compute in fp32.

@@ -7,7 +7,7 @@
     char_cnn+: {
       filters: [[1, 4], [2, 4], [3, 8], [4, 16], [5, 32], [6, 64]],  // 128
     },
-    lstm+: { dim: 256, projection_dim: 32 },  // vectors of 64 numbers
+    lstm+: { dim: 256, projection_dim: 32 },  // 64-dimensional vectors
     n_negative_samples: 1024,
   },
   trainer+: { optimizer+: { lr: 0.005 } },

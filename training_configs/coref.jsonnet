@@ -12,8 +12,8 @@
 //     glove:: 'glove.6B.300d.txt.gz',
 //   }
 //
-// The numbers are from the published AllenNLP config; docs/tasks.md compares them with the
-// paper's. two_cores/coref.jsonnet is smaller.
+// The numbers are from the published AllenNLP config; the repository's docs/tasks.md compares
+// them with the paper's. two_cores/coref.jsonnet is smaller.
 {
   embedding_dim:: 300,
   character_filters:: 100,

@@ -11,8 +11,8 @@
 //     glove:: 'glove.6B.50d.txt.gz',
 //   }
 //
-// The numbers are from the published AllenNLP config; docs/tasks.md compares them with the
-// paper's. two_cores/ner.jsonnet is smaller.
+// The numbers are from the published AllenNLP config; the repository's docs/tasks.md compares
+// them with the paper's. two_cores/ner.jsonnet is smaller.
 {
   embedding_dim:: 50,
   character_filters:: 128,

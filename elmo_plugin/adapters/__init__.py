@@ -1,5 +1,5 @@
 """
-ELMo for other libraries. Each module can be imported without its library, because
+ELMo for other libraries. Each adapter can be imported even if its library is not installed, because
 `--include-package` imports all of them.
 """
 

@@ -163,7 +163,7 @@ class ElmoPredictor(BiLMPredictor):
     """
     Computes ELMo vectors with the archive of a `bilm`. The input is that of the predictor "bilm".
     The output contains `tokens` and `layers`: L + 1 lists, for the words and each LSTM layer, with
-    a vector of 2P numbers for each token. `initial_state` and `precision` are those of the model.
+    a vector of size 2P for each token, with the `initial_state` and `precision` of the model.
 
     Registered as a `Predictor` with name "elmo".
     """
