@@ -23,6 +23,7 @@ from benchmarks.measure import Record, progress
 from benchmarks.settings import PUBLISHED, PUBLISHED_FILTERS, QUICK, SMALL, blocks, options_of
 from elmo_plugin.elmo.sentences import DEVICE_TOKENS, MAX_TOKENS
 from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.ops import backend, lstm, softmax
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic products need it
 
@@ -108,8 +109,22 @@ def conditions(device: torch.device) -> Record:
             "multiprocessors": properties.multi_processor_count,
             "CUDA": torch.version.cuda,
             "cuDNN": torch.backends.cudnn.version(),
+            "Triton kernels": triton_kernels(device),
         }
     return {**found, "python": platform.python_version(), "torch": torch.__version__}
+
+
+def triton_kernels(device: torch.device) -> str:
+    """The Triton kernels that passed their self-tests, without which the figures are others."""
+    names = [
+        f"{name} in {dtype}"
+        for name, operators in {"lstm": lstm, "softmax": softmax}.items()
+        for dtype in (torch.float32, torch.bfloat16)
+        if backend.triton_ops_or(
+            operators.torch_ops, [torch.empty(0, dtype=dtype, device=device)]
+        ).__name__.endswith("triton_ops")
+    ]
+    return " and ".join(names) or "none"
 
 
 def parts(quick: bool, device: torch.device) -> Iterator[tuple[str, Iterator[Record]]]:

@@ -71,6 +71,16 @@ def test_trainings_by_allennlp():
     assert tagger["ok"] and 0 < tagger["loss"] < 1.2 * np.log(12)
 
 
+def test_the_kernels_of_a_run_are_named(monkeypatch):
+    """Without a GPU there are none; a kernel that fails its self-test is missing in the list."""
+    assert command.triton_kernels(CPU) == "none"
+    chosen = SimpleNamespace(__name__="elmo_plugin.ops.lstm.triton_ops")
+    monkeypatch.setattr(
+        command.backend, "triton_ops_or", lambda ops, x: ops if x[0].itemsize == 2 else chosen
+    )
+    assert command.triton_kernels(CPU) == "lstm in torch.float32 and softmax in torch.float32"
+
+
 def test_late_parts_are_skipped(monkeypatch, tmp_path, capsys):
     """After six minutes a line says what is not measured any more, and what was stays written."""
     monkeypatch.setattr(command, "MOST_SECONDS", -1)
