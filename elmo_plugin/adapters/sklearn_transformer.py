@@ -40,7 +40,7 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
     raw : `bool`, optional (default = `False`)
         Whether texts are raw English, to split into tokens as in `Elmo.embed`. Needs nltk.
     device : `str | torch.device`, optional (default = `"cpu"`)
-        Where the biLM is, such as `"cuda"`.
+        Device of the biLM, such as `"cuda"`.
     precision : `str`, optional
         See `Elmo`.
     initial_state : `str`, optional
@@ -72,8 +72,8 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
     def transform(self, X: Any) -> np.ndarray:
         """
         The vectors of N texts, shape `(N, 2P)`, zeros for a text without tokens. `X`: a list,
-        an array, a column of a DataFrame, or a DataFrame with one column, of strings with white
-        space between tokens or of lists of tokens.
+        an array, a column of a DataFrame, or a DataFrame with one column, of strings with
+        whitespace between tokens or of lists of tokens.
         """
         check_is_fitted(self)
         if getattr(X, "ndim", 1) == 2 and X.shape[1] == 1:

@@ -87,7 +87,7 @@ def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
 
 def text_file(argument: str, path: str) -> tuple[str, Path | BinaryIO]:
     """
-    What errors call a text, and its file; `-` is standard input. Raises errors as `readable`,
+    The name of a text in errors, and its file; `-` is standard input. Raises errors as `readable`,
     `standard_input` and `local_path`.
     """
     if path == "-":

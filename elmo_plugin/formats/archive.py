@@ -139,7 +139,7 @@ def stored_options(entries: Iterable[str]) -> dict[str, BiLMOptions]:
 
 
 def source_of(pretrained: Any, archive_file: Any, options_file: Any, weight_file: Any) -> str:
-    """What an entry calls the biLM that these parameters of the embedder name."""
+    """The name in an entry of the biLM that these parameters of the embedder name."""
     if pretrained is not None:
         return f"pretrained {pretrained}"
     return " ".join(str(x) for x in (archive_file, options_file, weight_file) if x is not None)
@@ -171,9 +171,9 @@ def read_task(folder: Path, parameters: dict[str, Any], embedder: str | None) ->
 
 def _prefixes(state: State) -> dict[str, str]:
     """
-    What precedes `bilm.` in the names of each biLM's weights, by the name of the module with the
-    biLM, such as `text_field_embedder.token_embedder_elmo`. A biLM that the model has under two
-    names, with the same tensors, counts once.
+    The prefix before `bilm.` in the names of each biLM's weights, by the name of the module with
+    the biLM, such as `text_field_embedder.token_embedder_elmo`. A biLM that the model has under
+    two names, with the same tensors, counts once.
     """
     prefixes: dict[tuple[str, int], str] = {}
     for name, tensor in state.items():

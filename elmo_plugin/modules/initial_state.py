@@ -60,7 +60,7 @@ class CarriesState(nn.Module):
         return self.bilm.device
 
     def resume_state(self) -> dict[str, Tensor]:
-        """What an exact resume of a training needs in addition to the weights."""
+        """The state that an exact resume of a training needs in addition to the weights."""
         return {} if self.carried.state is None else self.carried.state.stored()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:

@@ -55,7 +55,7 @@ def open_corpus(
     files = find_files(path)
     cache = Path(cache_dir or DEFAULT_CACHE).expanduser()
     entry = cache / digest(json.dumps([FORMAT_VERSION, file_facts(files)]).encode("utf-8"))[:20]
-    # No lock, because the cache may belong to another user. Folders appear whole.
+    # No lock, because the cache may belong to another user. Folders are made atomically.
     with suppress(CorpusError, OSError):
         return EncodedCorpus(entry.resolve())
     with ExitStack() as stack:

@@ -169,7 +169,7 @@ def write_model_files(
 
 
 def _lost(folder: Path, replaced: Collection[str], with_softmax: bool) -> list[str]:
-    """What belongs to the model in the folder and would not be replaced by that of another one."""
+    """Parts of the model in the folder that writing another model would not replace."""
     lost = [file.name for file in folder.glob("vocab*.txt") if file.name not in replaced]
     if not with_softmax and (folder / WEIGHTS).exists():
         with suppress(InputError), open_hdf5(folder / WEIGHTS) as file:  # a damaged one has none

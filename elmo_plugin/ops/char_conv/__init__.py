@@ -146,8 +146,8 @@ class _MaxOfConvolutions(torch.autograd.Function):
 
 def _operators(characters: Tensor, tables: Sequence[Tensor]) -> Any:
     """
-    What has `best_windows` and `table_gradients` for contiguous words of this length and tables of
-    this type: the compiled `kernel.cpp`, or `torch_ops`.
+    The module with `best_windows` and `table_gradients` for contiguous words of this length and
+    tables of this type: the compiled `kernel.cpp`, or `torch_ops`.
     """
     is_short = characters.size(1) <= MOST_CHARACTERS
     is_kernel = is_short and tables[0].dtype == torch.float32 and takes(tables[0])

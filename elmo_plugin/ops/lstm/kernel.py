@@ -95,7 +95,7 @@ def quantize_lstm_weights(weights: LSTMWeights) -> LSTMWeights:
 def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
     """
     `torch_ops.scan` by the kernel, for contiguous tensors in fp32, and weights that may be packed.
-    What is kept is only for `scan_backward`.
+    Kept tensors are only for `scan_backward`.
     """
     inputs, cell, hidden, weights, batch_sizes = reading
     if isinstance(weights.recurrent, Tensor):  # trained weights change between calls

@@ -11,7 +11,7 @@ from torch import Tensor
 
 class LSTMWeights(NamedTuple):
     """
-    What a `ProjectedLSTM` multiplies with, in both directions. The matrices may be packed.
+    The weights of a `ProjectedLSTM`, in both directions. The matrices may be packed.
 
     input : `Tensor`
         W_x of shape `(2, input_dim, 4D)`, with the gates in the order i, j, f, o.
@@ -47,8 +47,8 @@ class LSTMWeights(NamedTuple):
 
 class Reading(NamedTuple):
     """
-    What a layer reads, and with which weights: the arguments of `lstm_scan`, with the batch size of
-    each step.
+    The input and the weights of a layer: the arguments of `lstm_scan`, with the batch size of each
+    step.
     """
 
     inputs: Tensor

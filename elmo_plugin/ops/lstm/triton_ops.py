@@ -145,7 +145,7 @@ def _cell_backward(
 
 
 def scan(reading: Reading, keep: bool = False) -> tuple[Tensor, ...]:
-    """As `torch_ops.scan`. What is kept is for `scan_backward`, and m has the products' type."""
+    """`torch_ops.scan` in Triton. `scan_backward` needs what is kept; m has the products' type."""
     inputs, cell, hidden, weights, batch_sizes = reading
     n_steps, n_rows = inputs.shape[1:3]
     dtype, bias = weights.recurrent.dtype, weights.bias.contiguous()
@@ -210,7 +210,7 @@ def _project(m: Tensor, weights: LSTMWeights, h: Tensor) -> None:
 def scan_backward(
     reading: Reading, d_outputs: Tensor, outputs: Tensor, gates: Tensor, c: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `torch_ops.scan_backward`; the first two gradients have the type of the products."""
+    """`torch_ops.scan_backward` in Triton; the first two gradients have the products' type."""
     _, cell, _, weights, batch_sizes = reading
     w_h_t = weights.recurrent.transpose(1, 2)
     w_p_t = None if weights.projection is None else weights.projection.transpose(1, 2)

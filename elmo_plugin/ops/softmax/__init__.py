@@ -168,7 +168,7 @@ def _is_for_kernel(hidden: Tensor, weight: Tensor) -> bool:
 
 
 def _operators(hidden: Tensor, weight: Tensor) -> Any:
-    """What has `losses`, other than the compiled kernel."""
+    """The module with `losses` for these tensors, other than the compiled kernel."""
     if torch_ops.is_on_cpu(hidden) or hidden.dtype != torch.float32:
         return torch_ops
     return triton_ops_or(torch_ops, [weight])
@@ -213,7 +213,7 @@ def _all_of(losses: Any) -> Any:
 
 
 def results(operators: Any, *arguments: Tensor) -> tuple[Tensor, ...]:
-    """What `operators` compute, for comparing them."""
+    """The results of `operators`, for comparing them."""
     return _all_of(operators.losses)(*arguments)
 
 

@@ -58,7 +58,7 @@ def losses(
     true_logits: Tensor,
     d_weight: Tensor | None,
 ) -> tuple[Tensor, ...]:
-    """As `torch_ops.losses`. Logits and probabilities have the precision of the products."""
+    """`torch_ops.losses` in Triton. Logits and probabilities have the precision of the products."""
     of_rows, d_true = torch.empty_like(true_logits), torch.empty_like(true_logits)
     d_hidden, d_bias = torch.empty_like(hidden), torch.zeros_like(bias, dtype=hidden.dtype)
     if d_weight is not None:

@@ -4,7 +4,7 @@ Patches for the files that AllenNLP writes when training starts and when it is r
 
 - AllenNLP writes both in place. If it is killed meanwhile, the config is empty, so that the run
   cannot be recovered any more, and the vocabulary has a part of its words, with which a distributed
-  run is recovered without an error. Here each file appears whole or not at all, and a new
+  run is recovered without an error. Here each file is written atomically, and a new
   vocabulary with all of its files. The temporary file of a config is removed, because AllenNLP
   trains only in an empty folder, or in one that has a config.
 - If the text that a vocabulary is made from has changed, a recovered run gave each row of its
