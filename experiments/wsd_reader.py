@@ -51,8 +51,8 @@ def word_of(sense: str) -> Word:
 def read_documents(file: Path) -> Iterator[tuple[int, Sentence]]:
     """
     The sentences with a target, from a file `*.data.xml` and the file `*.gold.key.txt` next to it,
-    and the numbers of their documents. Phrases, which are one word in the XML, are split at white
-    space.
+    and the numbers of their documents. Phrases, which are one word in the XML, are split at
+    whitespace.
 
     # Raises
 
