@@ -92,15 +92,7 @@ class SQLiteCache:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        if not self._has_locks:  # SQLite would wait for them
-            if not self.file.exists():
-                self.file.touch()
-            check_locks(self.file)
-            self._has_locks = True
-        with (
-            _no_fork,
-            closing(sqlite3.connect(self.file, LOCK_SECONDS, isolation_level=None)) as database,
-        ):
+        with _alone, self._connect() as database:
             # Damage can turn a blob into invalid UTF-8 text.
             database.text_factory = bytes
             for setting in (
@@ -114,6 +106,14 @@ class SQLiteCache:
             database.execute(TABLE)
             yield database
 
+    def _connect(self) -> closing[sqlite3.Connection]:
+        if not self._has_locks:  # SQLite would wait for them
+            if not self.file.exists():
+                self.file.touch()
+            check_locks(self.file)
+            self._has_locks = True
+        return closing(sqlite3.connect(self.file, LOCK_SECONDS, isolation_level=None))
+
 
 def _checked(key: bytes, row: tuple | None) -> memoryview | None:
     if row is None or not isinstance(row[0], bytes):
@@ -123,9 +123,10 @@ def _checked(key: bytes, row: tuple | None) -> memoryview | None:
     return value if stored[-CHECKSUM_SIZE:] == checksum([key, value]) else None
 
 
-_no_fork = threading.Lock()
+_alone = threading.Lock()
 """
-Held while SQLite runs, because a child that is forked while another thread holds one of SQLite's
-locks would wait for it forever.
+Held while SQLite runs or the file is open otherwise. A child that is forked while another thread
+holds one of SQLite's locks would wait for it forever, and a process that closes the file loses the
+locks that its other threads have on it (https://sqlite.org/howtocorrupt.html, 2.2).
 """
-at_fork(before=_no_fork.acquire, after_in_parent=_no_fork.release, after_in_child=_no_fork.release)
+at_fork(before=_alone.acquire, after_in_parent=_alone.release, after_in_child=_alone.release)

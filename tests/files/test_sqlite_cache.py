@@ -6,6 +6,8 @@ import os
 import resource
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from random import Random
 
@@ -256,13 +258,13 @@ def test_a_lock_that_does_not_come_free(full, monkeypatch, warnings):
     monkeypatch.setattr(sqlite_cache, "LOCK_SECONDS", 0.05)
     with full._open() as database:
         database.execute("BEGIN EXCLUSIVE")
-        sqlite_cache._no_fork.release()  # which another process would not hold
+        sqlite_cache._alone.release()  # which another process would not hold
         try:
             for _ in range(2):
                 assert found(full) == 0
                 full.put(OTHERS)
         finally:
-            sqlite_cache._no_fork.acquire()
+            sqlite_cache._alone.acquire()
     [warning] = warnings()
     assert f"{full.file}: the cache cannot be used (database is locked)" in warning
 
@@ -327,6 +329,25 @@ def test_many_processes_at_once(tmp_path):
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * 4
+
+
+WRITE = "import sqlite3, sys; sqlite3.connect(sys.argv[1], 0).execute('BEGIN IMMEDIATE')"
+
+
+def test_opening_it_keeps_the_locks_of_another_thread(tmp_path):
+    """By SQLite's own locks: no other process may write during a transaction."""
+    first, second = open_cache(tmp_path), open_cache(tmp_path)
+    first.put(VALUES)
+    with first._open() as database:
+        database.execute("BEGIN IMMEDIATE")
+        thread = threading.Thread(target=second.put, args=(VALUES,))
+        thread.start()
+        thread.join(1)
+        command = [sys.executable, "-c", WRITE, first.file]
+        other = subprocess.run(command, capture_output=True, text=True)
+        database.execute("ROLLBACK")
+    thread.join()
+    assert "database is locked" in other.stderr
 
 
 def test_forked_while_threads_use_it(tmp_path):
