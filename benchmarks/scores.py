@@ -4,6 +4,7 @@ compares it with the machine's limit, and sentences in documents with separate o
 measurement is a first pass over its text, with no word vectors cached.
 """
 
+from functools import partial
 from itertools import accumulate, islice, takewhile
 
 from benchmarks.measure import MatrixProductPeak, Record, in_turns, print_table, progress
@@ -48,30 +49,34 @@ def run(settings: Settings) -> Record:
         for entropy, own in zip((False, True), times)
     ]
     print_table(f"Scores, {n_tokens:,} tokens of {settings.text}: tokens/s", records)
-    return {"scores": records, "documents": [of_documents(settings, model)]}
+    return {"scores": records, "documents": of_documents(settings, model)}
 
 
-def of_documents(settings: Settings, model: LanguageModel) -> Record:
-    """Print and return the speed of sentences in documents and of the same ones apart."""
+def of_documents(settings: Settings, model: LanguageModel) -> list[Record]:
+    """Print and return the speed of sentences in documents, or in one, and of the same apart."""
     n_documents = 4 if settings.quick else N_DOCUMENTS
     sentences = list(islice(read_sentences(settings.text), n_documents * SENTENCES_EACH))
-    labels = [number // SENTENCES_EACH for number in range(len(sentences))]
+    n_tokens = sum(map(len, sentences))
 
     def score(documents: list[int] | None) -> None:
         model.clear_caches()
         model.score(sentences, documents=documents)
 
-    apart, in_documents = in_turns(lambda: score(None), lambda: score(labels))
-    n_tokens = sum(map(len, sentences))
-    record: Record = {
-        "documents": n_documents,
-        "sentences_each": SENTENCES_EACH,
-        "in_documents": n_tokens / in_documents,
-        "apart": n_tokens / apart,
-        "ratio": apart / in_documents,
-    }
-    print_table(f"Sentences in documents, {n_tokens:,} tokens: tokens/s", [record])
-    return record
+    sizes = SENTENCES_EACH, len(sentences)
+    labels = [[number // size for number in range(len(sentences))] for size in sizes]
+    apart, *times = in_turns(*(partial(score, documents) for documents in (None, *labels)))
+    records: list[Record] = [
+        {
+            "documents": len(sentences) // size,
+            "sentences_each": size,
+            "in_documents": n_tokens / own,
+            "apart": n_tokens / apart,
+            "ratio": apart / own,
+        }
+        for size, own in zip(sizes, times)
+    ]
+    print_table(f"Sentences in documents, {n_tokens:,} tokens: tokens/s", records)
+    return records
 
 
 def operations(model: LanguageModel, sentences: list[list[str]]) -> int:

@@ -1,4 +1,4 @@
-// A biLM of proteins, in the way of SeqVec (Heinzinger et al. 2019) but for a laptop: a token is a
+// A biLM of proteins, as SeqVec is (Heinzinger et al. 2019), small enough for a laptop: a token is a
 // residue, and a sentence a protein. The text has a protein in each line, with spaces between its
 // residues, as in `M K V L`; docs/proteins.md makes it from a FASTA file. In FOLDER, it has the
 // parts `train` and `heldout`:

@@ -228,7 +228,7 @@ def test_documents(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """Expected: the numbers of `LanguageModel.score` with a label for each document, and the lines
-    in the file. A run that was stopped after a document goes on with the next one."""
+    in the file. A run that was stopped after a document continues with the next one."""
     (tmp_path / "text").write_text("\n".join(DOCUMENTS) + "\n")
     arguments = [tmp_path / "text", "--documents", "--pretrained", "tiny", "--format", form]
     whole = printed(capsys, *arguments)
