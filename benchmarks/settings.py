@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,8 @@ class Settings:
         Number of PyTorch threads, for us and for the peers.
     profile : `bool`, optional (default = `False`)
         Whether to also print our most expensive operators.
+    transformer : `Path`, optional
+        Folder with the files of a transformer that is measured next to the installed models.
     """
 
     text: str = "docs://train"
@@ -33,6 +36,7 @@ class Settings:
     quick: bool = False
     threads: int = 1
     profile: bool = False
+    transformer: Path | None = None
 
 
 def precisions(is_frozen: bool = False) -> dict[str, torch.dtype]:
