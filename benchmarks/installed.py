@@ -4,6 +4,7 @@ on all: by `Elmo.embed` with no word vectors cached, by AllenNLP's own `Elmo` fr
 batches of 32 sentences sorted by length, and by a transformer if there is one.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -23,23 +24,21 @@ NAMES = ("small", "medium")
 def run(settings: Settings) -> Record:
     """Print the table and return it, by name."""
     sentences = sample(settings.text, 2 * ROWS if settings.quick else settings.sentences)
-    works = {}
+    works: dict[tuple[str, str], Callable[[list[list[str]]], object]] = {}
     for name in ("tiny",) if settings.quick else NAMES:
         options_file, weight_file, _ = pretrained_files(name)
-        works[name, "ours"] = partial(first_pass, Elmo.from_pretrained(name), sentences)
-        stock = stock_elmo(options_file, weight_file)
-        works[name, "allennlp"] = partial(stock_pass, stock, sentences)
+        works[name, "ours"] = partial(first_pass, Elmo.from_pretrained(name))
+        works[name, "allennlp"] = partial(stock_pass, stock_elmo(options_file, weight_file))
     if settings.transformer:
-        transformer = Transformer(settings.transformer)
-        works[settings.transformer.name, "transformer"] = partial(transformer.embed, sentences)
+        works[settings.transformer.name, "transformer"] = Transformer(settings.transformer).embed
     n_tokens = sum(map(len, sentences))
     records: list[Record] = []
     for n_threads in sorted({1, settings.threads}):
         progress(f"vectors of installed models, threads: {n_threads}")
         torch.set_num_threads(n_threads)
-        for work in works.values():
-            work()
-        times = in_turns(*works.values())
+        for work in works.values():  # to warm up
+            work(sentences[: 2 * ROWS])
+        times = in_turns(*(partial(work, sentences) for work in works.values()))
         records += [
             {"model": model, "by": by, "threads": n_threads, "tokens_per_second": n_tokens / time}
             for (model, by), time in zip(works, times)
