@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM := false
 
 install: $(INSTALLED)
 
-$(INSTALLED): requirements.txt requirements-triton.txt setup.py $(wildcard models/*/pyproject.toml) elmo_plugin_torchvision.py elmo_plugin_spacy.py $(wildcard elmo_plugin/ops/*/kernel.cpp elmo_plugin/ops/*.h)
+$(INSTALLED): requirements.txt requirements-triton.txt setup.py $(wildcard models/*/pyproject.toml) elmo_plugin_imports.py elmo_plugin_spacy.py $(wildcard elmo_plugin/ops/*/kernel.cpp elmo_plugin/ops/*.h)
 	@$(or $(PYTHON),false) -c $(SUPPORTED) 2>/dev/null || { \
 		echo "expected Python $(sort $(PYTHONS)), found $(or $(PYTHON),none of them);" \
 			"Debian and Ubuntu: apt install python3 python3-venv;" \
@@ -39,7 +39,7 @@ test: install
 	$(RUN)/python -m pytest -n auto
 
 # Import, training, `elmo`, predict, archives, and vectors without AllenNLP.
-SHORT := test_install.py test_torchvision.py test_line.py commands/test_elmo.py \
+SHORT := test_install.py test_imports.py test_line.py commands/test_elmo.py \
 	commands/test_import_export.py plugin/test_predictors.py plugin/test_all_lines.py \
 	plugin/training/test_trainer.py
 test-short: install

@@ -1,18 +1,24 @@
 """
-Replaces torchvision for AllenNLP 2.10.1, which imports it in three modules but uses it only in
-image models. Each torchvision works only with the PyTorch version that it was built for. If no
-working torchvision is installed, these three modules get an empty one.
+Changes how four modules of AllenNLP 2.10.1 and allennlp-models 2.10.1 are imported:
+
+- Three modules import torchvision, but only image models use it. Each torchvision works only with
+  the PyTorch version that it was built for. If no working torchvision is installed, these modules
+  get an empty one.
+- NarrativeQA's evaluation script, which every command imports, downloads NLTK's `punkt` and
+  `wordnet`. Offline, that prints errors and may wait for a timeout. Moreover, current versions of
+  NLTK read `punkt_tab` instead of `punkt`. The script is imported without the download. Calling it
+  without the data raises NLTK's error, which explains how to download them.
 
 The command `allennlp` imports PyTorch, then AllenNLP, then plugins. Therefore PyTorch calls
 `install` each time it is imported (entry point `torch.backends` in `setup.py`), and this module is
 outside the package, whose import needs PyTorch. An editable installation has a copy of it
 (`setup.py`), because PyTorch would not be importable without it; `make` renews the copy. Remove it
-when AllenNLP no longer imports torchvision.
+when the four modules import nothing that they do not need.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
@@ -23,12 +29,13 @@ IMPORT_TORCHVISION = {
     "allennlp.modules.vision.grid_embedder",
     "allennlp.modules.vision.region_detector",
 }
+DOWNLOADS = "allennlp_models.rc.tools.narrativeqa"
 IMPORTED = "torchvision", "torchvision.ops", "torchvision.ops.boxes"
 
 
 def install() -> None:
     """
-    Add a finder for the three modules. It never raises, because that would make `import torch`
+    Add a finder for the four modules. It never raises, because that would make `import torch`
     fail.
     """
     try:
@@ -40,20 +47,21 @@ def install() -> None:
 
 class _Finder:
     """
-    Finds AllenNLP's three modules as Python does, and executes them with a working or empty
-    torchvision.
+    Finds the four modules as Python does, and executes them with a working or empty torchvision,
+    or without downloads.
     """
 
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in IMPORT_TORCHVISION:
+        if name != DOWNLOADS and name not in IMPORT_TORCHVISION:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-            spec.loader.exec_module = _with_torchvision(execute)  # type: ignore
+            context = _without_downloads if name == DOWNLOADS else _empty_unless_it_loads
+            execute = _executed_in(context, spec.loader.exec_module)
+            spec.loader.exec_module = execute  # type: ignore[method-assign]
         return spec
 
 
@@ -73,12 +81,20 @@ class _Empty(ModuleType):
         )
 
 
-def _with_torchvision(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+def _executed_in(
+    context: Callable[[], AbstractContextManager[object]], execute: Callable[[ModuleType], None]
+) -> Callable[[ModuleType], None]:
     def exec_module(module: ModuleType) -> None:
-        with _empty_unless_it_loads():
+        with context():
             execute(module)
 
     return exec_module
+
+
+def _without_downloads() -> AbstractContextManager[object]:
+    from unittest.mock import patch  # slow to import
+
+    return patch("nltk.download")
 
 
 @contextmanager

@@ -3,7 +3,7 @@ Makes the component `elmo` and the layer `elmo_plugin.ElmoTok2Vec.v1` known to s
 this module (entry points in `setup.py`) whenever it makes a pipeline or such a layer. It is outside
 the package, so that only pipelines with one of these import PyTorch and, if the process uses
 AllenNLP, register the plugin. An editable installation has a copy of it (`setup.py`), as of
-`elmo_plugin_torchvision.py`.
+`elmo_plugin_imports.py`.
 """
 
 from typing import Any

@@ -25,7 +25,7 @@ COMPILED = OPS / "compiled"
 # No -fopenmp for the linker: PyTorch's OpenMP is already loaded.
 FLAGS = ["-std=c++20", "-O3", "-g0", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"]
 FLAGS += ["-fvisibility=hidden", "-w"]
-OUTSIDE = ["elmo_plugin_torchvision", "elmo_plugin_spacy"]
+OUTSIDE = ["elmo_plugin_imports", "elmo_plugin_spacy"]
 """Modules outside the package, for programs that look up entry points."""
 PROBE = "#include <bit>\n#include <omp.h>\n"
 """Headers that the kernels need of a compiler: C++20 and OpenMP."""
@@ -203,7 +203,7 @@ setup(
     },
     entry_points={
         # PyTorch calls this when it is imported.
-        "torch.backends": ["elmo_plugin = elmo_plugin_torchvision:install"],
+        "torch.backends": ["elmo_plugin = elmo_plugin_imports:install"],
         # spaCy imports this when it makes a pipeline, or a model with this layer.
         "spacy_factories": ["elmo = elmo_plugin_spacy:make_elmo"],
         "spacy_architectures": ["elmo_plugin.ElmoTok2Vec.v1 = elmo_plugin_spacy:make_tok2vec"],

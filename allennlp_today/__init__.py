@@ -11,12 +11,12 @@ layers of `lstm`.
 
 import os
 
-import elmo_plugin_torchvision
+import elmo_plugin_imports
 from allennlp_today.environment import check_environment
 
 check_environment()
 # PyTorch has already called this, unless its autoload is off or the package is not installed.
-elmo_plugin_torchvision.install()
+elmo_plugin_imports.install()
 
 # First, because the others import AllenNLP and allennlp-models, which print warnings at import.
 from allennlp_today import quiet_imports  # isort: split

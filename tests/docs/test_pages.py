@@ -119,8 +119,9 @@ def literals(source: str) -> Iterator[str]:
             yield re.sub(r"%(\(\w+\))?[rsd]", "…", node.value)
 
 
-def test_each_command_is_written_in_one_way() -> None:
-    """All commands are written as `python -m elmo_plugin`, except `allennlp` with
+def test_each_command_is_written_in_one_of_two_ways() -> None:
+    """The plugin's commands are written as `python -m elmo_plugin`. AllenNLP's own may also be
+    written as its users expect, as `allennlp` with `--include-package elmo_plugin`, or with
     `--include-package allennlp_today`, where there is no ELMo. The names are those of AllenNLP's
     registry."""
     own = {name for kind, name in registered() if kind == "command"}
@@ -130,8 +131,24 @@ def test_each_command_is_written_in_one_way() -> None:
     for file in files:
         text = re.sub(r"\\\n(//)?", "", file.read_text("utf-8"))
         for program, name, arguments in COMMAND.findall(text):
-            without_elmo = "--include-package allennlp_today" in arguments
-            needs_elmo = name in own or (name in REGISTERS and not without_elmo)
+            includes = re.search(r"--include-package (elmo_plugin|allennlp_today)\b", arguments)
+            needs_elmo = name in own or (name in REGISTERS and not includes)
             if program == "allennlp" and needs_elmo:
                 wrong.append(f"{file.name}: {program} {name}{arguments}")
     assert not wrong
+
+
+def test_the_readme_has_what_a_plugin_is_for() -> None:
+    """By definition: the first page's commands, config and line of code, all of which are run
+    except the two targets of `make`, and its length."""
+    page = ROOT / "README.md"
+    assert len(page.read_text("utf-8").splitlines()) <= 120
+    found = [block for block in ALL_BLOCKS if block.page == page.name]
+    targets = {x for block in found if block.not_run for x in re.findall(r"make \w+", block.code)}
+    assert {"make demo", "make test"} <= targets
+    run = "".join(block.code for block in found if not block.not_run).replace("\\\n", "")
+    for name in ("train", "predict"):
+        assert re.search(rf"allennlp {name} [^\n|]*--include-package elmo_plugin", run), name
+    configs = [block.code for block in found if block.language == "jsonnet"]
+    assert any("elmo.input(" in code for code in configs)
+    assert "type: 'elmo'" in page.read_text("utf-8") and "Elmo.from_files(" in run

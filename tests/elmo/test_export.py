@@ -28,7 +28,7 @@ BATCHES = [
 ONLY_TORCH = """
 import sys
 
-sys.modules.update(dict.fromkeys(["elmo_plugin", "elmo_plugin_torchvision", "allennlp"]))
+sys.modules.update(dict.fromkeys(["elmo_plugin", "elmo_plugin_imports", "allennlp"]))
 import numpy as np
 import torch
 

@@ -1,8 +1,6 @@
 """Vectors of a transformer, which is made here with random weights."""
 
 import string
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -59,25 +57,3 @@ def test_probe(tmp_path: Path) -> None:
     last = probe.rows_table([probe.baseline_row(tmp_path), *rows]).split("\n\n")[1]
     assert last.splitlines()[0] == "| vectors | embeddings | layer 1 | layer 2 | average |"
     assert last.splitlines()[2].startswith("| `bert` | ")
-
-
-def test_tokens_per_second(tmp_path: Path) -> None:
-    """By hand: the models are read in turns, and a slower one has the smaller number."""
-    write_bert(tmp_path / "bert")
-    models = [transformer.load_vectors(str(tmp_path / "bert")) for _ in range(2)]
-    order: list[int] = []
-
-    def slow(k: int) -> Callable[..., None]:
-        def embed(sentences: list[list[str]], layer: str) -> None:
-            order.append(k)
-            started = time.process_time()
-            while time.process_time() < started + 0.005 * (1 + 3 * k):
-                pass
-
-        return embed
-
-    for k, model in enumerate(models):
-        model.embed = slow(k)
-    fast_one, slow_one = transformer.tokens_per_second(models, [["a", "dog"]])
-    assert order == 4 * [0, 1]
-    assert 0 < slow_one < fast_one <= 2 / 0.005

@@ -7,7 +7,6 @@ executed. spaCy splits sentences and tokens.
 
 import ast
 import hashlib
-import io
 import json
 import re
 import sysconfig
@@ -20,10 +19,11 @@ from pydoc_data.topics import topics
 
 import spacy
 from allennlp.common import Tqdm
-from cached_path import SchemeClient, add_scheme_client
+from cached_path import add_scheme_client
 
 from allennlp_today.spacy_models import blank
 from elmo_plugin.checks import check_choice
+from elmo_plugin.plugin.data.local_scheme import LocalSchemeClient
 
 EDITION = 4
 """Version of the extraction. Increase it when the same installation would yield different text."""
@@ -44,7 +44,7 @@ INDENTATION = " \t-+*•"
 _pipeline = cache(blank)
 
 
-class InstalledDocsClient(SchemeClient):
+class InstalledDocsClient(LocalSchemeClient):
     """Resolves `docs://train` and `docs://heldout` for `cached_path`, which caches the text."""
 
     scheme = "docs"
@@ -60,11 +60,8 @@ class InstalledDocsClient(SchemeClient):
         installed = json.dumps([EDITION, spacy.__version__, sizes])
         return hashlib.sha256(installed.encode()).hexdigest()
 
-    def get_size(self) -> int | None:
-        return None
-
-    def get_resource(self, temp_file: io.BufferedWriter) -> None:
-        temp_file.write(_texts()[self.split].encode())
+    def content(self) -> bytes:
+        return _texts()[self.split].encode()
 
 
 add_scheme_client(InstalledDocsClient)

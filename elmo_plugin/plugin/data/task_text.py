@@ -12,7 +12,6 @@ sequence-to-sequence models are removed. Word pieces raise an error.
 data files, or the source file of the reader's class change.
 """
 
-import io
 import json
 import os
 from collections.abc import Iterator
@@ -28,11 +27,12 @@ from allennlp.common.plugins import import_plugins
 from allennlp.common.util import END_SYMBOL, START_SYMBOL
 from allennlp.data import DatasetReader, Field
 from allennlp.data.fields import ListField, TextField
-from cached_path import SchemeClient, add_scheme_client
+from cached_path import add_scheme_client
 
 from elmo_plugin.checks import InputError, check_choice
 from elmo_plugin.files.digest import digest
 from elmo_plugin.files.local_path import local_path
+from elmo_plugin.plugin.data.local_scheme import LocalSchemeClient
 from elmo_plugin.text.text_files import file_facts, find_files
 
 EDITION = 3
@@ -45,7 +45,7 @@ import_plugins_once = cache(import_plugins)
 """AllenNLP's function takes half a second per call."""
 
 
-class TaskTextClient(SchemeClient):
+class TaskTextClient(LocalSchemeClient):
     """Resolves `task://CONFIG#KEY` for `cached_path`, which caches the text."""
 
     scheme = "task"
@@ -72,11 +72,8 @@ class TaskTextClient(SchemeClient):
             return digest(self.text)
         return digest(json.dumps([EDITION, self.config, file_facts(files)]).encode("utf-8"))
 
-    def get_size(self) -> int | None:
-        return None
-
-    def get_resource(self, temp_file: io.BufferedWriter) -> None:
-        temp_file.write(self.text)
+    def content(self) -> bytes:
+        return self.text
 
     @cached_property
     def text(self) -> bytes:

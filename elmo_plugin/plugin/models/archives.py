@@ -7,7 +7,6 @@ expects a `model.tar.gz`:
     python -m elmo_plugin predict pretrained://small sentences.txt
 """
 
-import io
 import json
 import tempfile
 from pathlib import Path
@@ -15,13 +14,14 @@ from pathlib import Path
 import torch
 from allennlp.common.meta import META_NAME, Meta
 from allennlp.models.archival import archive_model
-from cached_path import SchemeClient, add_scheme_client
+from cached_path import add_scheme_client
 
 from elmo_plugin.checks import InputError, named
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.formats.find import File, find_bilm
+from elmo_plugin.plugin.data.local_scheme import LocalSchemeClient
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.pretrained import pretrained_files
 from elmo_plugin.version import VERSION
@@ -68,7 +68,7 @@ def import_files(
         Path(archive_model(run)).replace(temporary)
 
 
-class PretrainedArchiveClient(SchemeClient):
+class PretrainedArchiveClient(LocalSchemeClient):
     """
     Resolves `pretrained://NAME` for `cached_path`, which makes the archive once and caches it.
     """
@@ -86,14 +86,11 @@ class PretrainedArchiveClient(SchemeClient):
         """A digest of the model's files; the cached archive is replaced when it changes."""
         return digest("".join([VERSION, *map(file_digest, self.files)]).encode())
 
-    def get_size(self) -> int | None:
-        return None
-
-    def get_resource(self, temp_file: io.BufferedWriter) -> None:
+    def content(self) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             archive = Path(folder) / "model.tar.gz"
             import_files(*self.files, archive)
-            temp_file.write(archive.read_bytes())
+            return archive.read_bytes()
 
 
 add_scheme_client(PretrainedArchiveClient)
