@@ -61,7 +61,7 @@ class _Finder:
         if spec is not None and spec.loader is not None:
             context = _without_downloads if name == DOWNLOADS else _empty_unless_it_loads
             execute = _executed_in(context, spec.loader.exec_module)
-            spec.loader.exec_module = execute  # type: ignore[method-assign]
+            spec.loader.exec_module = execute  # type: ignore
         return spec
 
 

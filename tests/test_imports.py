@@ -1,5 +1,5 @@
-"""What AllenNLP's modules import instead of torchvision and downloads. Each test starts processes of its own, because a
-module is imported once in a process."""
+"""What AllenNLP's modules import instead of torchvision and downloads. Each test starts processes
+of its own, because a module is imported once in a process."""
 
 import json
 import os
