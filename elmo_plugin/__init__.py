@@ -5,7 +5,7 @@ Contextual word vectors (`Elmo`) and word probabilities (`LanguageModel`) from a
     vectors = elmo.embed("He threw the stick to the dog .")  # NumPy, shape (8, 256)
 
     model = LanguageModel.from_pretrained("small")
-    surprisal = -model.score("He threw the stick to the dog .").forward  # in bits
+    surprisal = model.score("He threw the stick to the dog .").surprisal  # in bits, shape (8,)
 
 `import elmo_plugin.plugin` registers ELMo with AllenNLP, and so does importing this package after
 AllenNLP.

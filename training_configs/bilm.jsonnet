@@ -48,7 +48,7 @@
       proj_clip: 3.0,
       use_skip_connections: true,  // a residual connection around the second layer
     },
-    dropout: 0.0,  // the text is read once; for several epochs try 0.1
+    dropout: 0.0,  // for more than four epochs try 0.2 (docs/finetuning.md)
     n_negative_samples: 1024,
   },
 

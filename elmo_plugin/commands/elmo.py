@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_layers(parser: argparse.ArgumentParser) -> None:
     layers = parser.add_mutually_exclusive_group(required=True)
     for layer, text in (
-        ("all", "all layers: (layers + 1, tokens, vector size) for each sentence"),
+        ("all", "all layers, from the word layer up: (layers, tokens, vector size)"),
         ("top", "the top layer: (tokens, vector size)"),
         ("average", "the average of all layers: (tokens, vector size)"),
     ):

@@ -75,8 +75,9 @@ class Elmo(BiLMLayers):
     # Parameters
 
     bilm : `BiLM`
-        The biLM. Modified in place: its `requires_grad`, mode and precision are set. Modules that
-        have the same biLM share the first two; a `copy.deepcopy` of it can have others.
+        The biLM. Modified in place: it is set to evaluation mode, and its `requires_grad` and
+        precision are set. Modules that have the same biLM share these two; a `copy.deepcopy` of it
+        can have others.
     num_output_representations : `int`, optional (default = `1`)
         Number of mixes, each with its own weights.
     do_layer_norm : `bool`, optional (default = `False`)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +16,27 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", *DOCS]
 """The pages whose commands are run."""
 NOTEBOOK = ROOT / "docs" / "tutorial.ipynb"
+SOURCES = sorted(
+    file
+    for folder in (
+        *("elmo_plugin", "allennlp_today", "demo", "experiments", "benchmarks", "recipes"),
+        *("models", "training_configs"),
+    )
+    for file in (ROOT / folder).rglob("*.*")
+    if file.suffix in (".py", ".cpp", ".h", ".jsonnet", ".libsonnet", ".toml")
+)
+SOURCES += [*ROOT.glob("*.py"), ROOT / "pyproject.toml"]
+"""Programs and configs, whose messages, docstrings and comments name pages."""
 
 COMMENT = re.compile(r"<!-- docs-test: (not run|file): (.+) -->\s*", re.DOTALL)
 OUTPUT = 'text title="Output"'
 """The info string of a block that shows what the block before it prints."""
+
+
+POINTER = re.compile(
+    r"""(?<![\w/.-])((?:[\w.-]+/)*[\w-]+\.md)(?:\#([\w-]+)|,?\ ['"“]([^'"“”]+)['"”])?"""
+)
+"""The name of a page in a source, with an anchor or with the title of a section in quotes."""
 
 
 class Block(NamedTuple):
@@ -60,21 +77,63 @@ def blocks(page: Path) -> Iterator[Block]:
         before = token if token.type == "html_block" else None
 
 
-def links(page: Path) -> Iterator[str]:
+class Link(NamedTuple):
+    """A link: the file and the anchor that it leads to, or an address, and its text."""
+
+    target: str
+    text: str
+
+
+def links(page: Path) -> Iterator[Link]:
+    """The links of a page, or the pages that a source names."""
+    if page.suffix not in (".md", ".ipynb"):
+        text = re.sub(r"\s*\n\s*(//|#)?\s*", " ", page.read_text("utf-8"))  # a name may be wrapped
+        for name, anchor, title in POINTER.findall(text):
+            anchor = anchor or anchor_of(title)
+            yield Link(f"{name}#{anchor}" if anchor else name, title)
+        return
     for token in parse(page):
-        for child in token.children or ():
+        children = token.children or []
+        for k, child in enumerate(children):
             if child.type == "link_open":
-                yield str(child.attrGet("href"))
+                end = next(i for i, x in enumerate(children[k:], k) if x.type == "link_close")
+                text = "".join(x.content or " " for x in children[k + 1 : end])
+                yield Link(str(child.attrGet("href")), text)
+
+
+class Section(NamedTuple):
+    """The level of a heading, its title, and the text up to the next heading."""
+
+    level: int
+    title: str
+    text: str
+
+
+def sections(page: Path) -> list[Section]:
+    tokens = parse(page)
+    heads = [k for k, token in enumerate(tokens) if token.type == "heading_open"]
+    return [
+        Section(
+            int(tokens[k].tag.removeprefix("h")),
+            tokens[k + 1].content,
+            "\n".join(token.content for token in tokens[k + 2 : following]),
+        )
+        for k, following in pairwise([*heads, len(tokens)])
+    ]
+
+
+def subsections(found: list[Section], k: int) -> Iterator[Section]:
+    """The sections of a page that are in section k."""
+    return takewhile(lambda section: section.level > found[k].level, found[k + 1 :])
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings' anchors: lower case, hyphens for spaces, and no punctuation."""
-    tokens = parse(page)
-    return {
-        re.sub(r"[^\w\- ]", "", after.content.lower()).replace(" ", "-")
-        for token, after in pairwise(tokens)
-        if token.type == "heading_open"
-    }
+    return {anchor_of(section.title) for section in sections(page)}
+
+
+def anchor_of(title: str) -> str:
+    """The anchor of a heading: lower case, hyphens for spaces, and no punctuation."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def parse(page: Path) -> list[Token]:

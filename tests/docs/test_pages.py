@@ -12,9 +12,25 @@ from allennlp.common import checks, registrable
 from allennlp.modules.text_field_embedders import basic_text_field_embedder
 from allennlp.training import util as training_util
 
+from experiments.report.analyses import TABLES
+from experiments.rows import known_rows
 from tests.docs.configs import evaluate, registered_names, types
 from tests.docs.folder import prepare
-from tests.docs.pages import ALL_BLOCKS, DOCS, NOTEBOOK, OUTPUT, PAGES, ROOT, Block, anchors, links
+from tests.docs.pages import (
+    ALL_BLOCKS,
+    DOCS,
+    NOTEBOOK,
+    OUTPUT,
+    PAGES,
+    ROOT,
+    SOURCES,
+    Block,
+    anchor_of,
+    anchors,
+    links,
+    sections,
+    subsections,
+)
 from tests.docs.test_registered import registered
 
 COMMAND = re.compile(r"(allennlp|python -m elmo_plugin) ([a-z-]+)( [^\n`]+)")
@@ -24,19 +40,96 @@ REGISTERS = ("train", "evaluate", "predict")
 CHECKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", NOTEBOOK]
 CHECKED += [ROOT / name for name in ("benchmarks/README.md", "experiments/README.md")]
 CHECKED += [ROOT / "experiments" / "models.md"]
+CHECKED += [*ROOT.glob("elmo_plugin/pretrained/*/*.md"), *ROOT.glob("models/*/*/*.md")]
+POINTING = [file for file in SOURCES if any(links(file))]
+"""The sources that name pages."""
+VERBS = ("change", "choose", "compare", "install")
+"""The names of pages that are verbs in other texts of links."""
+FOLLOWING = re.compile(r"\b(?:next|previous|following)(?: \w+)? sections?\b")
 
 
-@pytest.mark.parametrize("page", CHECKED, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def name_of(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("file", [*CHECKED, *POINTING], ids=name_of)
+def test_links_lead_somewhere(file: Path) -> None:
     """A link names a file or a folder of the repository, and a heading if it has an anchor. Links
-    to other sites are not followed."""
-    for link in links(page):
-        if link.startswith(("http://", "https://")):
+    to other sites are not followed. Messages, docstrings and comments name a page from the root of
+    the repository or from their own folder, and quote the heading, if they name one."""
+    for link in links(file):
+        if link.target.startswith(("http://", "https://")):
             continue
-        name, _, anchor = link.partition("#")
+        name, _, anchor = link.target.partition("#")
+        root = ROOT if file in POINTING and (ROOT / name).exists() else file.parent
+        target = (root / name).resolve() if name else file
+        assert target.exists(), f"{file.name}: {link}"
+        assert not anchor or anchor in anchors(target), f"{file.name}: {link}"
+
+
+def test_the_demo_names_a_section() -> None:
+    """What `make demo` prints at its end, read by hand."""
+    assert ("README.md#train-a-bilm", "Train a biLM") in links(ROOT / "demo" / "__main__.py")
+
+
+@pytest.mark.parametrize("page", CHECKED, ids=name_of)
+def test_texts_of_links_fit_what_they_lead_to(page: Path) -> None:
+    """A text that begins with the name of a page leads to that page, or to a heading with the word.
+    A word that only a subsection of the linked section has is reason to link the subsection; words
+    are compared by their first five letters. A section that another page may get is linked, and not
+    called the next one."""
+    wrong = []
+    for link in links(page):
+        name, _, anchor = link.target.partition("#")
         target = (page.parent / name).resolve() if name else page
-        assert target.exists(), f"{page.name}: {link}"
-        assert not anchor or anchor in anchors(target), f"{page.name}: {link}"
+        if target not in CHECKED or target.suffix != ".md":
+            continue
+        found = sections(target)
+        k = [anchor_of(section.title) for section in found].index(anchor) if anchor else 0
+        first = link.text.lower().split()[0]
+        is_page = ROOT / "docs" / f"{first}.md" in DOCS and first not in VERBS
+        if is_page and first != target.stem and not beginnings(first) & beginnings(found[k].title):
+            wrong.append(f"{link}: it does not lead to {first}.md")
+        if anchor:
+            missing = beginnings(link.text) - beginnings(found[k].title + " " + found[k].text)
+            wrong += [
+                f"{link}: only the subsection {section.title!r} has the words"
+                for section in subsections(found, k)
+                if missing & beginnings(section.title + " " + section.text)
+            ]
+    text = " ".join(section.text for section in sections(page))
+    wrong += FOLLOWING.findall(re.sub(r"\[[^]]*\]\([^)]*\)|\s+", " ", text))
+    assert not wrong
+
+
+def beginnings(text: str) -> set[str]:
+    return {word[:5] for word in re.findall(r"[a-z]{4,}", text.lower())}
+
+
+def test_contributing_lists_the_targets_of_the_makefile() -> None:
+    """The expected targets and their order are those of `.PHONY`, which make itself reads."""
+    makefile = (ROOT / "Makefile").read_text("utf-8").replace("\\\n", " ")
+    (phony,) = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    listed = re.findall(r"^make ([\w-]+)", text.partition("```bash\n")[2].partition("```")[0], re.M)
+    assert listed == phony.split()
+
+
+def test_the_commands_of_the_analyses_make_their_rows() -> None:
+    """The section that the results page names for the commands of tables 4 to 6 has the file and
+    each model of the stored rows of these tables."""
+    page = ROOT / "docs" / "results.md"
+    text = re.sub(r"\s+", " ", page.read_text("utf-8"))
+    (link,) = re.findall(r"\]\(([^)]+)\) has the commands for tables 4 to 6", text)
+    name, anchor = link.split("#")
+    found = sections((page.parent / name).resolve())
+    (section,) = [x for x in found if anchor_of(x.title) == anchor]
+    commands = re.sub(r"\\\n", "", section.text)
+    for title, (file, _) in TABLES.items():
+        if title.startswith(("Table 4", "Table 5", "Table 6")):
+            command = re.search(rf"python -m experiments.+--results {file.name}", commands)
+            for bilm in {row["bilm"] for row in known_rows(file)} - {None}:  # a baseline has none
+                assert command and re.search(rf"\b{bilm}=", commands), (title, bilm)
 
 
 SAVED = ("json", "toml")

@@ -9,7 +9,7 @@ import pytest
 import scipy.special
 
 from elmo_plugin.checks import InputError
-from experiments import blimp
+from experiments import blimp, probe, wic
 from experiments.grid.cells import Cell, Grid, read_grid
 from experiments.report import __main__ as report
 from experiments.report.__main__ import write_page
@@ -492,3 +492,37 @@ def test_the_readme_has_the_figures_of_the_rows() -> None:
     )
     text = (ROOT / "README.md").read_text("utf-8")
     assert f"BLiMP, from left to right | {small:.1f} % | {medium:.1f} % |" in text
+
+
+def test_the_cards_and_pages_have_the_figures_of_the_rows() -> None:
+    """Expected: the committed rows of the POS probe and of WiC, and the gains in the tables that
+    the page has of the rows of the tasks."""
+    pos = {}
+    for row in read_rows(probe.FILE):
+        pos.setdefault(row["bilm"], []).append(f"{row['metrics']['accuracy']:.1f}")
+    cards = [ROOT / "elmo_plugin/pretrained/small/README.md"]
+    cards.append(ROOT / "models/medium/elmo_plugin_medium/README.md")
+    for card, names in zip(cards, (["small"], ["medium", "small"])):
+        for name in names:
+            assert f"| `{name}` | {' | '.join(pos[name])} |\n" in card.read_text("utf-8")
+
+    best: dict[str, float] = {}
+    for row in read_rows(wic.FILE):
+        best[row["bilm"]] = max(best.get(row["bilm"], 0), row["metrics"]["accuracy"])
+    low, high = min(best.values()), max(best.values())
+    choose = re.sub(r"\s+", " ", (ROOT / "docs" / "choose.md").read_text("utf-8"))
+    assert f"best layers are right on {low:.0f} to {high:.0f} % of the pairs" in choose
+
+    page = (ROOT / "docs" / "results.md").read_text("utf-8")
+    shares = {}
+    for task in ("NER", "SRL", "POS tagging"):
+        gain, untrained = (
+            float(re.search(pattern, page, re.MULTILINE)[1])
+            for pattern in (
+                rf"^\| {task}, [^|]+\|[^|]+\|[^|]+\| \*\*\+([\d.]+)",
+                rf"^\| {task} \([^|]+\|[^|]+\| \**\+([\d.]+).+\|$",
+            )
+        )
+        shares[task] = f"{100 * untrained / gain:.0f} %"
+    text = re.sub(r"\s+", " ", page)
+    assert "gives {} of its gain on NER, {} on SRL, {} on POS".format(*shares.values()) in text
