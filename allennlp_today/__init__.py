@@ -27,6 +27,7 @@ from allennlp_today import (
     callbacks,
     character_cnn,
     data,
+    distributed,
     include_package,
     lstm_encoder,
     models,
