@@ -50,7 +50,9 @@ def ratios(works: dict[str, list[dict[str, Any]]]) -> Figure:
     panel.hlines(places, 1, rates, color="#cccccc", zorder=0)
     panel.plot([1] * len(rows), places, "o", color=COLORS[0], label="AllenNLP, fp32")
     panel.plot(ours, places, "D", color=COLORS[2], label="elmo_plugin")
-    panel.plot(rates, places, "|", color="black", markersize=12, label="rate of matrix products")
+    panel.plot(
+        rates, places, "|", color="black", markersize=12, label="limit by matrix multiplications"
+    )
     for place, ratio, rate, row in zip(places, ours, rates, rows.values()):
         text = f"{ratio:.1f} x: {row['ours']:,.0f} tokens/s"
         panel.annotate(text, (rate, place), (8, 0), textcoords="offset points", va="center", size=8)
@@ -61,8 +63,8 @@ def ratios(works: dict[str, list[dict[str, Any]]]) -> Figure:
     panel.xaxis.set_major_formatter("{x:g}")
     panel.xaxis.minorticks_off()
     panel.invert_yaxis()
-    panel.set_xlabel("speed, AllenNLP = 1")
-    panel.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0))
+    panel.set_xlabel("speed as a multiple of AllenNLP's, logarithmic")
+    figure.legend(ncols=3, loc="outside upper center")
     return figure
 
 

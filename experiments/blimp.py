@@ -161,8 +161,8 @@ def picture(totals: dict[str, Row]) -> Figure:
     panel.axvline(HUMAN, color="black", linestyle=":", label=f"people, {HUMAN}")
     panel.set_xlim(0, 105)
     pairs = next(iter(totals.values()))["pairs"]
-    panel.set_xlabel(f"accuracy on {pairs:,} minimal pairs, %; forward: from left to right")
-    panel.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.45, 1.0))
+    panel.set_xlabel(f"accuracy on {pairs:,} minimal pairs, %")
+    figure.legend(ncols=4, loc="outside upper center")
     return figure
 
 

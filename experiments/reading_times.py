@@ -307,32 +307,57 @@ def sections(folder: Path, pictures: Path) -> dict[str, str]:
     return {"Reading times": f"{shown}\n\n{times_table(rows)}"}
 
 
+def drawn(rows: Sequence[Row]) -> dict[str, Row]:
+    """
+    The rows of one set of words that the picture shows, by their label: the surprisal of others,
+    and the forward surprisal of each biLM that has read the story up to the word, as GPT-3 has.
+    """
+    found = {}
+    for row in rows:
+        settings, bilm = row["settings"], row["bilm"]
+        if bilm and (settings["surprisal"], settings["context"]) == ("forward", "story"):
+            found[f"{bilm}, forward"] = row
+        elif not bilm and settings["surprisal"] != NONE:
+            found[settings["surprisal"]] = row
+    return found
+
+
 def described(rows: Sequence[Row]) -> str:
-    """The gains of held-out stories, as words."""
-    shown = [row for row in rows if row["settings"]["surprisal"] != NONE]
+    """The gains that the picture shows, as words."""
     return "; ".join(
-        f"{label(row).replace('`', '')}, {title(row['settings']['words'])} {held_out(row).mean:.4f}"
-        for row in shown
+        f"{title(words)}: "
+        + ", ".join(f"{label} {held_out(row)}" for label, row in drawn(of_words).items())
+        for words, of_words in by_words(rows).items()
     )
 
 
 def picture(rows: Sequence[Row]) -> Figure:
     """The gains of held-out stories with their intervals, in a panel for each set of words."""
     parts = by_words(rows)
-    figure = Figure(figsize=(7, 0.8 + 0.28 * len(rows) / len(parts) * 1.2), layout="constrained")
+    n_bars = max(len(drawn(of_words)) for of_words in parts.values())
+    figure = Figure(figsize=(7, 1.3 + 0.35 * n_bars), layout="constrained")
     panels = figure.subplots(1, len(parts), sharex=True, sharey=True, squeeze=False)[0]
     for panel, (name, of_words) in zip(panels, parts.items()):
-        shown = [row for row in of_words if row["settings"]["surprisal"] != NONE][::-1]
-        gains = [held_out(row) for row in shown]
-        panel.barh(
-            [label(row).replace("`", "") for row in shown],
+        shown = drawn(of_words)
+        gains = [held_out(row) for row in shown.values()]
+        bars = panel.barh(
+            list(shown),
             [gain.mean for gain in gains],
             xerr=np.array([(gain.mean - gain.low, gain.high - gain.mean) for gain in gains]).T,
-            color=[COLORS[2 if row["bilm"] else 0] for row in shown],
+            color=[COLORS[2 if row["bilm"] else 0] for row in shown.values()],
             capsize=3,
         )
-        panel.set_title(title(name), fontsize="medium")
-        panel.set_xlabel("gain in held-out stories")
+        panel.bar_label(bars, fmt="%.1f", padding=4, size=8)
+        panel.axvline(0, color="black", linewidth=0.8)
+        n_words = of_words[0]["metrics"]["words"]
+        panel.set_title(f"{title(name)} ({n_words:,})", fontsize="medium")
+    panels[0].set_xlim(right=1.25 * panels[0].get_xlim()[1])  # room for the labels
+    panels[0].invert_yaxis()
+    figure.supxlabel(
+        "gain in log likelihood in held-out stories, thousandths of nats per word\n"
+        "Whiskers: 95 % intervals by resampling the stories.",
+        fontsize="medium",
+    )
     return figure
 
 

@@ -45,7 +45,7 @@ ORDER = (
     "Table 6: POS tagging",
     "Table 7: word in context (WiC)",
     "Figure 1: size of the training data",
-    "Figure 2: learned weights of the layers",
+    "Learned weights of the layers",
     "Documents as one sentence",
     "Method",
     "Cost",
@@ -58,15 +58,17 @@ def grid_sections(results: Results, pictures_folder: Path) -> dict[str, str]:
     written into the folder.
     """
     pictures_folder.mkdir(parents=True, exist_ok=True)
-    figure_1, figure_2 = (partial(make, folder=pictures_folder) for make in (_figure_1, _figure_2))
     makers: dict[str, tuple[str, Callable[[Results], str]]] = {
         "Table 1: with and without ELMo": ("table 1", partial(_table_1, folder=pictures_folder)),
         "Other biLMs": ("table 1", _other_bilms),
         "The data, and the paper's results": ("table 1", _data),
         "Table 2: layers": ("table 2", _table_2),
         "Table 3: places": ("table 3", _table_3),
-        "Figure 1: size of the training data": ("figure 1", figure_1),
-        "Figure 2: learned weights of the layers": ("table 1", figure_2),
+        "Figure 1: size of the training data": (
+            "figure 1",
+            partial(_figure_1, folder=pictures_folder),
+        ),
+        "Learned weights of the layers": ("table 1", _mixes),
         "Cost": ("table 1", _cost),
     }
     tables = results.grid.tables
@@ -149,9 +151,16 @@ def _table_1(results: Results, folder: Path) -> str:
             columns.append((f"gain over {first[0]}", differences(list(zip(first[1], elmos)))))
     pictures.gains(bars, folder / "gains.svg")
     heads, cells = zip(*columns)
-    alt = "; ".join(f"{title}: {pictures.values(shown)}" for title, shown in bars.items())
-    picture = f"![{alt}](results/gains.svg)\n\n{BASELINE}"
+    picture = f"![{_measured(bars)}](results/gains.svg)\n\n{BASELINE}"
     return f"{picture}\n\n{table(heads, zip(*cells))}"
+
+
+def _measured(bars: Mapping[str, Mapping[str, Summary]]) -> str:
+    """What a picture of the bars shows, by the task's title and the label, without the values."""
+    labels = dict.fromkeys(label for shown in bars.values() for label in shown)
+    counts = {x: sum(bool(y[x].values) for y in bars.values() if x in y) for x in labels}
+    parts = [f"{x} on {n}" if n < len(bars) else x for x, n in counts.items() if n]
+    return f"Results of {len(bars)} tasks, as in the table: {', '.join(parts)}"
 
 
 def _models(results: Results, bilms: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -300,12 +309,12 @@ def _figure_1(results: Results, folder: Path) -> str:
             cells = [str(found.get(bilm, "")) for bilm in bilms]
             rows.append([title, f"{100 * fraction:g} %", _size(list(found.values())), *cells])
     columns = ["task", "part", "examples", *(_role(bilm) for bilm in bilms)]
-    picture = "![results with parts of the training data, as in the table](results/figure1.svg)"
+    picture = "![Results with parts of the training data, as in the table](results/figure1.svg)"
     return f"{picture}\n\n{BASELINE}\n\n{table(columns, rows)}"
 
 
-def _figure_2(results: Results, folder: Path) -> str:
-    weights: dict[str, list[float]] = {}
+def _mixes(results: Results) -> str:
+    """The learned weights of each mix of layers."""
     found: list[tuple[str, str, list[str], str]] = []
     for task, bilms in _by_task(results, "table 1").items():
         settings = bilms[_models(results, bilms)[0]]
@@ -320,18 +329,14 @@ def _figure_2(results: Results, folder: Path) -> str:
                 continue
             mixes = [row["mixes"][k] for row in rows]
             s = [mean(s_j) for s_j in zip(*(mix["s"] for mix in mixes))]
-            if s:  # none with the last layer only
-                weights[name] = s
             gamma = mean(mix["gamma"] for mix in mixes)
             found.append((name, str(settings["layers"]), [f"{x:.3f}" for x in s], f"{gamma:.3f}"))
-    n_layers = max(map(len, weights.values()), default=3)
+    n_layers = max((len(s) for *_, s, gamma in found if gamma), default=0) or 3
     lines = [
         [name, layers, *s, *[""] * (n_layers - len(s)), gamma] for name, layers, s, gamma in found
     ]
-    pictures.mix_weights(weights, folder / "figure2.svg")
-    picture = "![the share of each layer in the mixes, as in the table](results/figure2.svg)"
     lstms = [f"LSTM {layer}" for layer in range(1, n_layers)]
-    return f"{picture}\n\n" + table(["mix", "λ", "s of words", *lstms, "γ"], lines)
+    return table(["mix", "λ", "s of words", *lstms, "γ"], lines)
 
 
 def _cost(results: Results) -> str:

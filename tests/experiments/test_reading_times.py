@@ -161,4 +161,8 @@ def test_rows_and_page(corpus: Path, tmp_path: Path) -> None:
     n = rows[0]["metrics"]["words"]
     assert f"| all words: {n}; surprisal by | R² | gain | held out |" in content
     assert "| `tiny`, forward, story |" in content
-    assert ">tiny, forward, story<" in (tmp_path / "pictures" / "reading_times.svg").read_text()
+    shown = reading_times.drawn(rows[:7])
+    assert list(shown) == [reading_times.TRIGRAMS, GPT3, "tiny, forward"]
+    assert shown["tiny, forward"] is rows[5]
+    picture = (tmp_path / "pictures" / "reading_times.svg").read_text()
+    assert picture.count("<!-- tiny, forward -->") == 1  # the two panels share their axis
