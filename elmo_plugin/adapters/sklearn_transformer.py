@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from elmo_plugin.adapters import check_has_one_vector, load_model, missing
-from elmo_plugin.checks import fail
+from elmo_plugin.checks import fail, shown
 from elmo_plugin.elmo.sentences import is_table, named_rows, tokens_of
 
 try:
@@ -62,10 +62,11 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         self.device, self.precision, self.initial_state = device, precision, initial_state
 
     def fit(self, X: Any, y: Any = None) -> ElmoVectors:
-        """Load the biLM. It is not trained."""
+        """Load the biLM, which is not trained. Later, only `raw` may be set without a new fit."""
         check_has_one_vector(self.layer)
-        settings = {k: getattr(self, k) for k in ("device", "precision", "initial_state")}
-        self.elmo_ = load_model(self.model, self.layer, **settings)
+        self._loaded_with = self.get_params(deep=False)
+        self._loaded_with.pop("raw")  # the model does not depend on it
+        self.elmo_ = load_model(**self._loaded_with)
         self._n_features_out = self.elmo_.output_dim  # names of features need it
         return self
 
@@ -76,6 +77,11 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         whitespace between tokens or of lists of tokens.
         """
         check_is_fitted(self)
+        for name, value in self._loaded_with.items():
+            if (found := getattr(self, name)) != value:
+                fail(
+                    name, f"{shown(value)} as when the transformer was fitted; fit it again", found
+                )
         if getattr(X, "ndim", 1) == 2 and X.shape[1] == 1:
             X = np.asarray(X)[:, 0]
         if isinstance(X, str) or is_table(X):

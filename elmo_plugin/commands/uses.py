@@ -2,7 +2,7 @@
 
 import argparse
 
-from elmo_plugin.checks import fail
+from elmo_plugin.checks import check_count, check_path, fail
 from elmo_plugin.commands.arguments import (
     add_model_arguments,
     add_shard,
@@ -11,7 +11,8 @@ from elmo_plugin.commands.arguments import (
     readable,
 )
 from elmo_plugin.commands.streams import print_text
-from elmo_plugin.elmo.uses import write_uses
+from elmo_plugin.elmo.control_words import control_words
+from elmo_plugin.elmo.uses import hint_at_tabs, write_uses
 
 DESCRIPTION = """
 Writes the uses of words in a text, or at the places in a table, to an HDF5 file: each occurrence
@@ -35,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--most", type=int, metavar="N", help="at most N uses of each word, drawn at random"
     )
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the draw")
+    parser.add_argument("--controls", type=int, metavar="N", help="add N controls for each word")
+    parser.add_argument("--compared-with", metavar="TEXT", help="the other text, for --controls")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of both draws")
     parser.add_argument(
         "--layer", default="top", help="top, average, or a number, where 0 is the words"
     )
@@ -49,8 +52,14 @@ def run(args: argparse.Namespace) -> None:
     layers = {str(k): k for k in range(elmo.n_layers)} | {"top": "top", "average": "average"}
     if args.layer not in layers:
         fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
-    options = layers[args.layer], args.most, args.seed, args.raw, args.shard
-    of_words = write_uses(args.out, elmo, readable(args.text), args.words, *options)
+    text, controls = readable(args.text), None
+    if (args.controls, args.compared_with) != (None, None):
+        check_count("--controls", args.controls)
+        check_path("--compared-with", args.compared_with)
+        texts = text, readable(args.compared_with)
+        controls = control_words(*texts, args.words, args.controls, args.seed, args.raw)
+    options = layers[args.layer], args.most, args.seed, args.raw, args.shard, controls
+    of_words = write_uses(args.out, elmo, text, args.words, *options)
     missing = [word for word, n_uses in of_words.items() if not n_uses]
-    of_none = f"; none of {', '.join(missing)}" if missing else ""
+    of_none = f"; none of {', '.join(missing)}{hint_at_tabs(missing)}" if missing else ""
     print_text(f"{args.out}: {of_words.total():,} uses{of_none}")

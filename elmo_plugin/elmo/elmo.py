@@ -507,8 +507,9 @@ class Elmo(BiLMLayers):
             form; `file`; `sentence` and `position`, the numbers of the line and of the first token,
             from 0, where `sentence` is the label of a Series' row or the number of a table's;
             `text`, the sentence; `sentence_in_row`, its number in a line or string of raw text;
-            `line`, which is `sentence` except in running text; and `vector`, of shape
-            `(2P,)`, the mean over the form's tokens. Its `attrs` say what the vectors are from.
+            `line`, which is `sentence` except in running text; `control_of`, which is empty except
+            in files of the command with `--controls`; and `vector`, of shape `(2P,)`, the mean over
+            the form's tokens. Its `attrs` say what the vectors are from.
 
         # Raises
 

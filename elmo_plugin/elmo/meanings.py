@@ -28,6 +28,7 @@ def vectors_of(uses: Any) -> np.ndarray:
     The vectors of the uses in a DataFrame, float64. Raises an `InputError` if it has none, or their
     sizes differ.
     """
+    _check_columns("uses", uses, VECTOR)
     if not len(uses):
         fail("uses", "at least one", "none")
     if len(sizes := {len(vector) for vector in uses[VECTOR]}) > 1:
@@ -85,7 +86,7 @@ def changes(
     n_clusters: int | None = None,
     seed: int = 0,
     *,
-    measures: Iterable[str] = ("apd", "prt", "jsd"),
+    measures: Iterable[str] | None = None,
     permutations: int = 0,
     min_uses: int = 1,
     labels: str | None = None,
@@ -97,17 +98,23 @@ def changes(
 
     first : `pandas.DataFrame | Mapping[str, pandas.DataFrame]`
         The uses in the first text, or a dictionary with the uses in each of several periods, in the
-        order of time. All vectors are of the same layer of the same biLM.
+        order of time. A DataFrame of your own needs the columns `word` and `vector`, an array of
+        one size for each use, and `control_of` if there are control words: the word whose control a
+        use is, or an empty string. All vectors are of the same layer of the same biLM.
     second : `pandas.DataFrame`, optional
         The uses in the second text. Leave it out if `first` is a dictionary.
     n_clusters : `int`, optional
         See `clusters`. A word's uses in both texts are clustered together.
     seed : `int`, optional (default = `0`)
         The seed of the clusters and of the permutations.
-    measures : `Iterable[str]`, optional (default = `("apd", "prt", "jsd")`)
-        The scores to compute. Finding clusters for `"jsd"` takes most of the time.
+    measures : `Iterable[str]`, optional
+        The scores to compute, of `"apd"`, `"prt"` and `"jsd"`. By default the first two, and also
+        `"jsd"` if `labels` or `n_clusters` is given. Without `labels`, it takes about a second per
+        word to find clusters.
     permutations : `int`, optional (default = `0`)
-        Number of random permutations for the p-values. With 0, there are no p-values.
+        Number of random divisions of a word's uses for the p-values `apd_p`, `prt_p` and `jsd_p`,
+        which test whether two parts of one corpus differ. Two corpora nearly always do, also for
+        words whose meaning did not change. With 0, there are no such p-values.
     min_uses : `int`, optional (default = `1`)
         Least number of uses in each text. A word with fewer has no scores.
     labels : `str`, optional
@@ -124,16 +131,25 @@ def changes(
         few uses are NaN. For several periods there are such rows for each pair of consecutive
         periods, whose names are in the columns `from` and `to`.
 
-        The p-value is (1 + k) / (1 + `permutations`): the word's uses are divided between the two
-        texts at random, and k is how often the score is at least as large as the observed one. It
-        depends on the word, its uses and the seed, not on the other words or measures.
+        If the uses include those of control words, there are also `control_of`; `controls`, the
+        number of a word's controls that have scores; and for each measure, such as `apd`,
+        `apd_percentile`, the percentage of these controls with a lower score, and `apd_control_p`,
+        (1 + the number of controls with a score at least as high) / (1 + `controls`). They are NaN
+        for a word without controls, such as a control word.
+
+        The p-value `apd_p` is (1 + k) / (1 + `permutations`): the word's uses are divided between
+        the two texts at random, and k is how often the score is at least as high as the observed
+        one. It depends on the word, its uses and the seed, not on the other words or measures.
 
     # Raises
 
     `InputError`
         If it is known that the vectors are of different layers, biLMs or precisions, or those of
-        raw text and of tokens, or their sizes differ, or if a parameter is invalid.
+        raw text and of tokens, or their sizes differ; or if the control words differ, a column is
+        missing, or a parameter is invalid.
     """
+    if measures is None:
+        measures = ("apd", "prt") if labels is n_clusters is None else _MEASURES
     names = list(dict.fromkeys([measures] if isinstance(measures, str) else measures))
     for name in names:
         check_choice("measures", name, _MEASURES)
@@ -169,23 +185,51 @@ class _Settings(NamedTuple):
 
 def _compare(first: Any, second: Any, settings: _Settings) -> Any:
     """`changes` between two texts."""
+    for name, uses in (("first", first), ("second", second)):
+        _check_columns(name, uses, *filter(None, ("word", VECTOR, settings.labels)))
     both = first.attrs.keys() & second.attrs.keys() - {COMPUTED_WITH}  # earlier files say less
     if differ := [key for key in sorted(both) if first.attrs[key] != second.attrs[key]]:
         one, other = ({key: x.attrs[key] for key in differ} for x in (first, second))
         fail("second", f"vectors as in the first, {one}", other)
-    if settings.labels not in (None, *first.columns.intersection(second.columns)):
-        fail("labels", "a column of the uses in both texts", settings.labels)
-    places = [uses.groupby("word").indices for uses in (first, second)]
     pandas, rows = needed("pandas"), []
-    for word in dict.fromkeys([*first["word"], *second["word"]]):
+    names = [x.reindex(columns=["word", "control_of"], fill_value="") for x in (first, second)]
+    words = pandas.concat(names).astype(object).fillna("").drop_duplicates()
+    if (twice := words["word"].duplicated()).any():
+        fail("control_of", "one value for each word", dict(words[twice].values))
+    control_of = dict(words.values)
+    places = [uses.groupby("word").indices for uses in (first, second)]
+    for word, of in control_of.items():
         a, b = (uses.iloc[at.get(word, [])] for uses, at in zip((first, second), places))
         enough = min(len(a), len(b)) >= settings.min_uses
         scores = _scores(word, pandas.concat([a, b]), len(a), settings) if enough else {}
-        rows.append({"word": word, "first": len(a), "second": len(b), **scores})
-    columns = ["word", "first", "second", *settings.measures]
-    columns += ["clusters"] if "jsd" in columns else []
+        rows.append({"word": word, "control_of": of, "first": len(a), "second": len(b), **scores})
+    columns = ["word", *(["control_of"] if any(control_of.values()) else []), "first", "second"]
+    columns += settings.measures + (["clusters"] if "jsd" in settings.measures else [])
     columns += [f"{measure}_p" for measure in settings.measures] if settings.permutations else []
-    return pandas.DataFrame(rows, columns=columns)
+    table = pandas.DataFrame(rows, columns=columns)
+    return _with_ranks(table, settings.measures) if "control_of" in columns else table
+
+
+def _with_ranks(table: Any, measures: list[str]) -> Any:
+    """Add the columns that compare the scores of each word with those of its controls."""
+    places = table.groupby("control_of").indices
+    for measure in measures:
+        # PRT jumps to negative values where the cosine is negative; see `_negative_cosine`.
+        scores = (-1 / table[measure] if measure == "prt" else table[measure]).to_numpy(float)
+        of_controls = [scores[places.get(word, [])] for word in table["word"]]
+        n_as_high = np.array([(x >= own - ROUNDING).sum() for own, x in zip(scores, of_controls)])
+        table["controls"] = [np.isfinite(x).sum() for x in of_controls]
+        n = table["controls"].where((table["controls"] > 0) & np.isfinite(scores))
+        table[f"{measure}_percentile"] = 100 * (n - n_as_high) / n
+        table[f"{measure}_control_p"] = (1 + n_as_high) / (1 + n)
+    return table
+
+
+def _check_columns(name: str, uses: Any, *columns: str) -> None:
+    """Raise an `InputError` that names the columns that uses lack."""
+    found = [*getattr(uses, "columns", ())]
+    if missing := [column for column in columns if column not in found]:
+        fail(name, f"a DataFrame with the columns {', '.join(missing)}", found or uses)
 
 
 def _scores(word: str, uses: Any, n_first: int, settings: _Settings) -> dict[str, float]:
@@ -236,6 +280,7 @@ def nearest(uses: Any, vector: np.ndarray, k: int = 5) -> Any:
     `InputError` if it has another size than those of the uses.
     """
     check_count("k", k)
+    _check_columns("uses", uses, "text", "position")
     vectors, vector = vectors_of(uses), np.asarray(vector, np.float64)
     if vector.shape != vectors.shape[1:]:
         fail("vector", f"the shape {vectors.shape[1:]} of a use's vector", vector.shape)

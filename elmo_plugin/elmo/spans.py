@@ -30,7 +30,8 @@ class Use(NamedTuple):
     its first token in the sentence. `text`: the tokens of the sentence with single spaces between
     them. `sentence_in_row`: the number of the sentence in a line or string of raw text. `line`: the
     number of the line in which the sentence begins, which without running text is `sentence`.
-    Numbers are counted from 0.
+    Numbers are counted from 0. `control_of`: the listed word whose control `word` is, or an empty
+    string for a listed word.
     """
 
     word: str
@@ -41,6 +42,7 @@ class Use(NamedTuple):
     text: str
     sentence_in_row: int = 0
     line: int = 0
+    control_of: str = ""
 
 
 def embed_spans(

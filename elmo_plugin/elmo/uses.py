@@ -51,6 +51,9 @@ UNSTORABLE = {"a DataFrame": re.compile("[\ud800-\udfff]"), "HDF5": re.compile("
 NUMBER = re.compile(r"\d{1,18}(\.0)?")
 """A place in a table. In a column with a missing value, pandas writes 3 as 3.0."""
 
+FREQUENCY = re.compile(r"[+-]?\.?\d[\d.,]*([eE][+-]?\d+)?")
+"""A column of a list of frequencies or scores, which is not a list of forms."""
+
 VECTOR = "vector"
 """The column with the vectors, which follows those of `Use`."""
 
@@ -58,11 +61,13 @@ VECTOR = "vector"
 def word_forms(words: Any) -> dict[str, str]:
     """The word of each form. See `Elmo.uses` for `words`, and for the errors."""
     if isinstance(words, str | os.PathLike):
-        file = Path(local_path(words, "a file of words"))
-        lines = read_lines(file, str(words), is_text=False)
-        rows = (line.strip().split("\t") for line in lines if line.strip())
-        # Spaces separate the forms of one token, and tabs those that may have several.
-        words = [(word, forms[0] if len(forms) == 1 else forms or [word]) for word, *forms in rows]
+        file, path, words = Path(local_path(words, "a file of words")), str(words), []
+        for number, line in enumerate(read_lines(file, path, is_text=False), 1):
+            word, *forms = line.strip().split("\t")
+            for form in filter(FREQUENCY.fullmatch, forms):
+                fail(f"{path}, line {number}", f"forms of {word} after the tab, no numbers", form)
+            # Spaces separate the forms of one token, and tabs those that may have several.
+            words += [(word, forms[0] if len(forms) == 1 else forms or [word])] if word else []
     elif isinstance(words, Mapping):
         words = words.items()
     elif isinstance(words, Iterable) and not is_table(words):
@@ -84,25 +89,31 @@ def word_forms(words: Any) -> dict[str, str]:
     return word_of
 
 
+def hint_at_tabs(words: Iterable[str]) -> str:
+    """The end of a message about words without uses, if one of them has a space."""
+    phrases = [word for word in words if " " in str(word)]
+    return f"; {phrases[0]!r} is one phrase, as only tabs divide forms from it" if phrases else ""
+
+
 def _is_phrase(word: Any, forms: str) -> bool:
     """Whether forms that would be split at spaces include a word that has some itself."""
     return " " in str(word) and str(word) in forms
 
 
 def uses_of(
-    corpus: Any, words: Any, most: int | None, seed: int, raw: bool | str, stored_in: str
+    corpus: Any, words: Any, most: int | None, seed: int, raw: bool | str, controls: Iterable[str]
 ) -> tuple[Iterator[Use], dict[str, str]]:
     """
-    The uses of words or a sample of them, in the order of the text, and the word of each form; or
-    those at the spans of a table, whose places are in the unit `words`. See `Elmo.uses`.
+    The uses of words and `controls` or a sample of them, in the order of the text, and the word of
+    each form; or those at the spans of a table, whose places are in the unit `words`. See
+    `Elmo.uses`.
     """
     is_table = isinstance(corpus, str | os.PathLike) and TABLE_NAME.fullmatch(os.fspath(corpus))
-    forms = {} if is_table else word_forms(words)
+    forms = {} if is_table else word_forms(words) | {word: word for word in controls}
     uses = find_uses(corpus, forms, raw)
     if is_table:
         uses = find_spans(_table_rows(os.fspath(corpus)), words, bool(raw))
-    chosen = uses if most is None else sample(uses, most, seed)
-    return (_check_storable(use, stored_in) for use in chosen), forms
+    return iter(uses if most is None else sample(uses, most, seed)), forms
 
 
 def _table_rows(table: str) -> Iterator[tuple[Any, ...]]:
@@ -123,13 +134,20 @@ def _table_rows(table: str) -> Iterator[tuple[Any, ...]]:
         fail(f"{table}, line {reader.line_num}", "quotes as in CSV", str(error))
 
 
-def find_uses(corpus: Any, forms: dict[str, str], raw: bool | str = False) -> Iterator[Use]:
-    """The uses in the order of the text. `raw`: as in `Elmo.uses`, or `RUNNING` for files."""
+def find_uses(
+    corpus: Any, forms: dict[str, str], raw: bool | str = False, seen: Counter[str] | None = None
+) -> Iterator[Use]:
+    """
+    The uses in the order of the text. `raw`: as in `Elmo.uses`, or `RUNNING` for files. `seen`
+    counts all tokens of the text.
+    """
     beginning_with: defaultdict[str, list[list[str]]] = defaultdict(list)
     for form in forms:
         beginning_with[form.partition(" ")[0]].append(form.split(" "))
     sentences = tqdm(_sentences(corpus, raw), unit=" sentences", desc="text")
     for tokens, file, number, in_row, line in sentences:
+        if seen is not None:
+            seen.update(tokens)
         if not beginning_with.keys().isdisjoint(tokens):
             text = " ".join(tokens)
             for position, token in enumerate(tokens):
@@ -202,8 +220,8 @@ def uses_frame(
     needed("pandas")
     check_flag("raw", raw)
     _check_options(elmo, layer, most, seed)
-    uses, _ = uses_of(corpus, words, most, seed, raw, "a DataFrame")
-    vectors = embedded(elmo, uses, layer)
+    uses, _ = uses_of(corpus, words, most, seed, raw, ())
+    vectors = embedded(elmo, (_check_storable(use, "a DataFrame") for use in uses), layer)
     # Without a sample, the text's own bar shows the progress.
     rows = list(tqdm(vectors, unit=" uses", desc="vectors", disable=most is None))
     return _frame([use for use, _ in rows], [x for _, x in rows], vectors_from(elmo, layer, raw))
@@ -232,20 +250,27 @@ def write_uses(
     seed: int,
     raw: bool | str = False,
     shard: tuple[int, int] = (0, 1),
+    controls: Mapping[str, list[str]] | None = None,
 ) -> Counter[str]:
     """
     Write the uses to a new HDF5 file with an array for each column of the DataFrame, or resume an
     interrupted run. Memory does not grow with the text. `shard`: the first sentence with uses, and
-    the step to the next. `raw`: see `find_uses`. Returns the number of uses of each word, also 0.
-    Raises errors as `write_results`, and an `InputError` if there are no uses, or if their text or
-    the labels of their sentences cannot be stored.
+    the step to the next. `raw`: see `find_uses`. `controls`: the control words of each word, as
+    from `control_words`, whose uses are written too. Returns the number of uses of each word, also
+    0. Raises errors as `write_results`, and an `InputError` if there are no uses, or if their text
+    or the labels of their sentences cannot be stored.
     """
     _check_options(elmo, layer, most, seed)
-    uses, forms = uses_of(corpus, words, most, seed, raw, "HDF5")
+    control_of = {x: word for word, own in (controls or {}).items() for x in own}
+    found, forms = uses_of(corpus, words, most, seed, raw, control_of)
+    named = (use._replace(control_of=control_of.get(use.word, "")) for use in found)
+    uses = (_check_storable(use, "HDF5") for use in named)
     by_sentence = groupby(uses, key=attrgetter("file", "sentence", "sentence_in_row"))
     is_path = isinstance(corpus, str | os.PathLike)
     results = _Columns(elmo, layer, forms, os.fspath(corpus) if is_path else "corpus", raw)
-    results.facts |= {"most": most, "seed": seed, "raw": raw}
+    chosen = {"control words": digest(repr(controls).encode())} if controls else {}
+    results.attributes |= chosen
+    results.facts = {**chosen, **results.facts, "most": most, "seed": seed, "raw": raw}
     sentences = (list(own) for _, own in islice(by_sentence, shard[0], None, shard[1]))
     write_results(results, elmo, sentences, out)
     return results.of_words
@@ -260,9 +285,9 @@ class _Columns:
         self._elmo = elmo
         self._name = name
         self._layer = layer
-        self._vectors_from = vectors_from(elmo, layer, raw)
+        self.attributes = vectors_from(elmo, layer, raw)
         self.of_words = Counter(dict.fromkeys(forms.values(), 0))
-        self.facts: dict[str, Any] = {**self._vectors_from, "words": digest(repr(forms).encode())}
+        self.facts: dict[str, Any] = {**self.attributes, "words": digest(repr(forms).encode())}
         self.rounding: dict[str, Any] = {}
         self.part_size = PART_SENTENCES
 
@@ -278,7 +303,7 @@ class _Columns:
 
     def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
         with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
-            file.attrs.update(self._vectors_from)
+            file.attrs.update(self.attributes)
             if computed_with is not None:
                 file.attrs[COMPUTED_WITH] = computed_with
             self._create(file)
@@ -290,7 +315,8 @@ class _Columns:
                         self.of_words.update(part["word"].asstr()[rows])
                         disk.check()
         if not self.of_words.total():
-            raise InputError(f"{self._name}: expected a use of a listed word, found none")
+            hint = hint_at_tabs(self.of_words)
+            raise InputError(f"{self._name}: expected a use of a listed word, found none{hint}")
         append_checksum(path)
 
     def _create(self, file: h5py.File) -> None:
@@ -328,7 +354,7 @@ COLUMNS: dict[str, np.dtype] = {
 COLUMNS[VECTOR] = np.dtype("<f4")
 """The type of each column."""
 
-ADDED = ("sentence_in_row", "line")
+ADDED = ("sentence_in_row", "line", "control_of")
 """Columns that files of earlier versions do not have."""
 
 
@@ -344,7 +370,8 @@ def read_uses(path: str | os.PathLike) -> Any:
         names = [name for name in COLUMNS if name in file or name not in ADDED]
         columns = {name: read_column(file, name, COLUMNS[name].kind) for name in names}
         sentences = columns["sentence"]
-        columns = {"sentence_in_row": np.zeros_like(sentences), "line": sentences, **columns}
+        defaults = np.zeros_like(sentences), sentences, np.full(sentences.shape, "", dtype=object)
+        columns = dict(zip(ADDED, defaults)) | columns
         uses = list(zip(*(columns[name] for name in Use._fields)))
         return _frame(uses, columns[VECTOR], dict(file.attrs))
 

@@ -85,6 +85,27 @@ def test_settings(folder: Path) -> None:
             ElmoVectors(folder, **{name: value}).fit(texts)
 
 
+def test_settings_after_the_fit(folder: Path) -> None:
+    """By definition, a setting takes effect or is an error: the model was loaded with the others.
+    Fitted again, or set back, the transformer has the vectors of a new one."""
+    texts = [text for text in TEXTS if text]
+    made = ElmoVectors(folder, "top").fit(texts)
+    changed = {"initial_state": "zero", "precision": "bf16", "layer": "all", "model": "tiny"}
+    for name, value in {**changed, "device": "meta"}.items():
+        before = getattr(made, name)
+        made.set_params(**{name: value})
+        with pytest.raises(InputError, match=f"^{name}: expected .* as when .* found '{value}'$"):
+            made.transform(texts)
+        made.set_params(**{name: before})
+    expected = ElmoVectors(folder, "top", initial_state="zero").fit_transform(texts)
+    assert not np.allclose(made.transform(texts), expected, atol=1e-5)
+    made.set_params(initial_state="zero").fit(texts)
+    assert_close(made.transform(texts), expected, what="zero", atol=1e-6)
+    raw = made.set_params(raw=True).transform(["It isn't easy."])
+    split = made.set_params(raw=False).transform(["It is n't easy ."])
+    assert_close(raw, split, what="raw", atol=1e-6)
+
+
 def test_raw_text(folder: Path) -> None:
     """The same as of the tokens."""
     found = ElmoVectors(folder, raw=True).fit_transform(["It isn't easy.", "A dog!"])

@@ -4,8 +4,10 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import h5py
 import numpy as np
 import pandas
 import pytest
@@ -14,8 +16,10 @@ import torch
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import uses as module
+from elmo_plugin.elmo.control_words import control_words
 from elmo_plugin.elmo.meanings import changes
 from elmo_plugin.elmo.uses import read_uses
+from elmo_plugin.files.digest import append_checksum
 from tests.commands.test_score import WITHOUT_ALLENNLP
 from tests.conftest import allennlp, python, threads
 from tests.ending import ends
@@ -61,6 +65,97 @@ def test_words_without_uses(folder: Path, bilm_archive: str, capsys: pytest.Capt
     (folder / "text").write_text("A dog.\n")
     uses(folder / "text", folder / "words", folder / "o", "--raw", "--archive-file", bilm_archive)
     assert "o: 1 uses; none of stick\n" in capsys.readouterr().out
+    (folder / "words").write_text("dog\nice  cream\n".replace("  ", " "))
+    uses(folder / "text", folder / "words", folder / "p", "--raw", "--archive-file", bilm_archive)
+    hint = "'ice cream' is one phrase, as only tabs divide forms from it"
+    assert f"p: 1 uses; none of ice cream; {hint}\n" in capsys.readouterr().out
+
+
+@pytest.fixture
+def two_texts(folder: Path) -> Path:
+    """Texts in which random words are more or less frequent, among them those of the list."""
+    random = Random(0)
+    words = ["dog", "Dogs", "stick", ".", *(chr(k) * 2 for k in range(97, 113))]
+    for name in ("text", "other"):
+        chosen = (random.choices(words, range(1, 21), k=7) for _ in range(60))
+        (folder / name).write_text("\n".join(map(" ".join, chosen)) + "\n")
+    return folder
+
+
+def test_controls(two_texts: Path, bilm_archive: str) -> None:
+    """Expected: the words of `control_words`, in both directions the same, whose uses are those of
+    a list of them. The uses of the listed words do not depend on them, and all words have ranks. A
+    file with other control words is not compared."""
+    text, other, words = (two_texts / name for name in ("text", "other", "words"))
+    options = "--archive-file", bilm_archive, "--most", 4, "--seed", 3
+    first, second, alone, listed = (two_texts / name for name in "abcd")
+    uses(text, words, first, "--controls", 3, "--compared-with", other, *options)
+    uses(other, words, second, "--controls", 3, "--compared-with", text, *options)
+    uses(text, words, alone, *options)
+    controls = control_words(text, other, words, 3, 3)
+    found = read_uses(first), read_uses(second)
+    for uses_of_text in found:
+        of = dict(zip(uses_of_text["word"], uses_of_text["control_of"]))
+        expected = {word: word_of for word_of, own in controls.items() for word in own}
+        assert of == {"dog": "", "stick": "", **expected} and len(of) == 8
+    is_listed = found[0]["control_of"] == ""
+    assert (
+        found[0][is_listed].reset_index(drop=True).astype(str).equals(read_uses(alone).astype(str))
+    )
+    words.write_text("".join(f"{word}\n" for own in controls.values() for word in own))
+    uses(text, words, listed, *options)
+    of_controls = found[0][~is_listed].reset_index(drop=True).assign(control_of="")
+    assert of_controls.astype(str).equals(read_uses(listed).astype(str))
+    ranks = changes(*found).set_index("word").loc[["dog", "stick"]]
+    assert (ranks["controls"] == 3).all() and ranks["apd_control_p"].between(1 / 4, 1).all()
+    words.write_text("dog\tdog Dogs\nstick\n")
+    uses(other, words, two_texts / "e", "--controls", 2, "--compared-with", text, *options)
+    with pytest.raises(InputError, match=r"^second: expected .*'control words'"):
+        changes(found[0], read_uses(two_texts / "e"))
+
+
+def test_controls_of_a_resumed_run(
+    two_texts: Path, bilm_archive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is that of an uninterrupted run. Other control words are refused, also if they are
+    others because the other text is."""
+    monkeypatch.setattr(module, "PART_SENTENCES", 20)
+    text, other, words = (two_texts / name for name in ("text", "other", "words"))
+    arguments = "--archive-file", bilm_archive, "--compared-with", other, "--controls"
+    uses(text, words, two_texts / "whole", *arguments, 3)
+    append, calls = module._append, []
+
+    def killed(*rest: Any) -> None:
+        calls.append(rest)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        append(*rest)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "_append", killed)
+        uses(text, words, two_texts / "out", *arguments, 3)
+    with pytest.raises(InputError, match="expected the control words of the interrupted run"):
+        uses(text, words, two_texts / "out", *arguments, 2)
+    with pytest.raises(InputError, match="expected the words of the interrupted run"):
+        uses(text, words, two_texts / "out", *arguments[:2])
+    before = other.read_text()
+    other.write_text(before.replace("pp", "aa"))
+    with pytest.raises(InputError, match="expected the control words of the interrupted run"):
+        uses(text, words, two_texts / "out", *arguments, 3)
+    other.write_text(before)
+    uses(text, words, two_texts / "out", *arguments, 3)
+    assert (two_texts / "out").read_bytes() == (two_texts / "whole").read_bytes()
+
+
+def test_a_file_of_an_earlier_version(folder: Path, bilm_archive: str) -> None:
+    """By hand: without the columns that were added, it is read with those of listed words."""
+    uses(folder / "text", folder / "words", folder / "out", "--archive-file", bilm_archive)
+    expected = read_uses(folder / "out")
+    shutil.copy(folder / "out", folder / "earlier")
+    with h5py.File(folder / "earlier", "r+") as file:
+        del file["control_of"], file["line"], file["sentence_in_row"]
+    append_checksum(folder / "earlier")
+    assert read_uses(folder / "earlier").astype(str).equals(expected.astype(str))
 
 
 def test_without_allennlp(folder: Path, bilm_archive: str) -> None:
@@ -160,6 +255,9 @@ def test_shards_are_the_whole(folder: Path, bilm_archive: str, options: tuple) -
         (["--layer", "-1"], r"^--layer: expected top, average or .* found '-1'$"),
         (["--most", 0], r"^most: expected a whole number from 1"),
         (["--seed", -1], r"^seed: expected a whole number from 0"),
+        (["--controls", 2], "^--compared-with: expected a path, found null$"),
+        (["--compared-with", "x"], "^--controls: expected a whole number from 1 .*, found null$"),
+        (["--compared-with", "x", "--controls", 0], "^--controls: expected a whole number from 1"),
     ],
 )
 @ends

@@ -90,7 +90,8 @@ def test_changes(two: tuple[np.ndarray, np.ndarray]) -> None:
     first, second = two
     old = pandas.concat([frame("same", first), frame("moved", first), frame("gone", first)])
     new = pandas.concat([frame("moved", second - 9), frame("same", first), frame("new", second)])
-    found = changes(old, new).set_index("word")
+    every = ["apd", "prt", "jsd"]
+    found = changes(old, new, measures=every).set_index("word")
     assert list(found.index) == ["same", "moved", "gone", "new"]
     assert found[["first", "second"]].values.tolist() == [[20, 20], [20, 30], [20, 0], [0, 30]]
     assert found.loc[["gone", "new"], ["apd", "prt", "jsd", "clusters"]].isna().all(axis=None)
@@ -98,7 +99,7 @@ def test_changes(two: tuple[np.ndarray, np.ndarray]) -> None:
     assert np.isclose(same["prt"], 1) and np.isclose(same["jsd"], 0)
     assert np.isclose(moved["jsd"], 1) and moved["clusters"] == 2
     assert moved["apd"] > same["apd"]
-    assert found.equals(changes(old, new).set_index("word"))
+    assert found.equals(changes(old, new, measures=every).set_index("word"))
 
 
 def test_changes_in_given_clusters(two: tuple[np.ndarray, np.ndarray]) -> None:
@@ -111,6 +112,108 @@ def test_changes_in_given_clusters(two: tuple[np.ndarray, np.ndarray]) -> None:
         assert row["jsd"] == meanings.jensen_shannon_divergence(labels[:20], labels[20:])
         found.add(row["jsd"])
     assert len(found) > 1
+
+
+def with_controls() -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """
+    A listed word and four controls, of each one use of length 1 in each text, at angles in degrees.
+    The last has no use in the second text. *Alone* has no controls.
+    """
+    angles = {
+        "listed": (0, 60),
+        "far": (0, 80),
+        "same": (20, 80),
+        "near": (5, 35),
+        "gone": (0, None),
+    }
+    angles["alone"] = (0, 10)
+    frames: tuple[list, list] = ([], [])
+    for word, places in angles.items():
+        of = "" if word in ("listed", "alone") else "listed"
+        for rows, place in zip(frames, places):
+            if place is not None:
+                vector = np.array([np.cos(np.radians(place)), np.sin(np.radians(place))])
+                rows.append({"word": word, "control_of": of, "vector": vector})
+    first, second = map(pandas.DataFrame, frames)
+    return first, second
+
+
+def test_ranks_among_controls() -> None:
+    """By hand: the angles are 60 degrees, and 80, 60 and 30 of the controls that have scores. So
+    one of three is lower, and two are as high. A score that is equal up to rounding counts."""
+    found = changes(*with_controls()).set_index("word")
+    names = ["apd_percentile", "apd_control_p", "prt_percentile", "prt_control_p"]
+    assert [*found] == ["control_of", "first", "second", "apd", "prt", "controls", *names]
+    assert found.loc["listed", ["controls", *names]].tolist() == pytest.approx(
+        [3, 100 / 3, 3 / 4, 100 / 3, 3 / 4]
+    )
+    assert (
+        found.loc["listed", "apd"] == pytest.approx(0.5) and found.loc["listed", "control_of"] == ""
+    )
+    others = found.drop(index="listed")
+    assert others[names].isna().all(axis=None) and (others["controls"] == 0).all()
+    assert found["control_of"].to_dict() == {
+        **dict.fromkeys(("far", "same", "near", "gone"), "listed"),
+        "listed": "",
+        "alone": "",
+    }
+
+
+def test_ranks_of_opposite_means_and_of_too_few_uses() -> None:
+    """By hand: with an angle above 90 degrees PRT is negative, which is a larger change than any
+    positive one. A word with too few uses has no rank."""
+    first, second = with_controls()
+    second.loc[second["word"] == "listed", "vector"] = pandas.Series([np.array([-1.0, 0.1])])
+    found = changes(first, second).set_index("word").loc["listed"]
+    assert found["prt"] < 0 and found["prt_percentile"] == 100 and found["prt_control_p"] == 1 / 4
+    second.loc[1:1, "vector"] = pandas.Series([np.array([-1.0, 0.01])], index=[1])
+    found = changes(first, second, measures="prt").set_index("word").loc["listed"]
+    assert found["prt_percentile"] == pytest.approx(200 / 3) and found["prt_control_p"] == 2 / 4
+    found = changes(first, second, min_uses=2).set_index("word").loc["listed"]
+    assert found[["prt_percentile", "prt_control_p"]].isna().all() and found["controls"] == 0
+
+
+def test_ranks_of_periods_and_without_the_column() -> None:
+    """By definition: each pair of periods has its ranks; missing values are listed words; without
+    control words there are no such columns."""
+    first, second = with_controls()
+    missing = second.replace({"control_of": {"": None}})
+    pair, alone = changes({"a": first, "b": missing, "c": second}), changes(first, second)
+    assert pair[:6].drop(columns=["from", "to"]).equals(alone)
+    del first["control_of"], second["control_of"]
+    assert [*changes(first, second)] == ["word", "first", "second", "apd", "prt"]
+
+
+def test_words_with_other_controls() -> None:
+    """By definition: a word is the control of one word in both texts, and files name theirs."""
+    first, second = with_controls()
+    other = second.assign(control_of="alone")
+    with pytest.raises(
+        InputError, match=r"^control_of: expected one value for each word, found \{'li"
+    ):
+        changes(first, other)
+    first.attrs, second.attrs = {"control words": "a"}, {"control words": "b"}
+    with pytest.raises(InputError, match=r"^second: expected .*'control words': 'a'"):
+        changes(first, second)
+
+
+@pytest.mark.parametrize("columns", [["word"], ["vector"], ["word", "vector"]])
+def test_missing_columns(two: tuple[np.ndarray, np.ndarray], columns: list[str]) -> None:
+    """Expected: an error that names the text and its missing columns."""
+    whole = frame("a", two[0])
+    names = ", ".join(columns)
+    message = rf"expected a DataFrame with the columns {names}, found \['"
+    for name, pair in (("first", (0, 1)), ("second", (1, 0))):
+        arguments = [(whole.drop(columns=columns), whole)[k] for k in pair]
+        with pytest.raises(InputError, match=f"^{name}: {message}"):
+            changes(*arguments)
+    with pytest.raises(InputError, match=r"^first: expected a DataFrame with the .* found 'text'$"):
+        changes("text", whole)
+    for missing in ("vector", "text", "position"):
+        with pytest.raises(
+            InputError, match=rf"^uses: expected .* columns {missing}, found \['word"
+        ):
+            nearest(whole.drop(columns=missing), two[0][0])
 
 
 Two = tuple[np.ndarray, np.ndarray]
@@ -128,7 +231,10 @@ def test_only_the_measures_that_were_asked_for(two: Two, monkeypatch) -> None:
     assert changes(old, new, 3).equals(every[[*every][:7]])
     alone = changes(old, new, measures=("jsd", "jsd"), **options)
     assert alone.equals(every[["word", "first", "second", "jsd", "clusters", "jsd_p"]])
+    labels = {"labels": "text"}
+    assert [*changes(old, new, **labels)] == ["word", "first", "second", *scores, "clusters"]
     monkeypatch.setattr(meanings, "clusters", None)
+    assert changes(old, new).equals(every[["word", "first", "second", "apd", "prt"]])
     found = changes(old, new, measures=["prt", "apd"], permutations=50)
     assert found.equals(every[["word", "first", "second", "prt", "apd", "prt_p", "apd_p"]])
     assert [*changes(old, new, measures="prt")] == ["word", "first", "second", "prt"]
@@ -280,7 +386,7 @@ def test_parameters_of_changes(two: Two) -> None:
         ({"permutations": -1}, "permutations: expected a whole number from 0"),
         ({"min_uses": 0}, "min_uses: expected a whole number from 1"),
         ({"seed": -1}, "seed: expected a whole number from 0"),
-        ({"labels": "sense"}, "labels: expected a column of the uses in both texts, found 'sense'"),
+        ({"labels": "sense"}, r"first: expected a DataFrame with the columns sense, found \["),
         ({"labels": "text", "n_clusters": 2}, "n_clusters: expected none, .*, found 2"),
     ):
         with pytest.raises(InputError, match=f"^{message}"):
@@ -356,10 +462,10 @@ def test_pseudo_change(tmp_path: Path) -> None:
     first, same, second = (
         elmo.uses(text, WORDS, most=100) for text in (lines[::2], lines[1::2], swapped)
     )
-    found = changes(first, second).set_index("word")
+    found = changes(first, second, measures=["prt", "jsd"]).set_index("word")
     for score in (found["prt"] - 1, found["jsd"]):
         ranked = score.sort_values(ascending=False)
         assert {*ranked.index[:2]} == {"market", "water"}
         assert ranked.iloc[2] < ranked.iloc[1] / 2
-    control = changes(first, same)
+    control = changes(first, same, measures=["prt", "jsd"])
     assert (control["prt"] < 1.01).all() and (control["jsd"] < 0.1).all()

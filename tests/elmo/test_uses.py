@@ -122,7 +122,7 @@ def test_uses(elmo: Elmo, sentences: list, layer: str | int, most: int | None) -
         "a\u00a0b": "a\u00a0b",
     }
     all_rows = [
-        (forms[token], token, "", number, position, " ".join(tokens), 0, number)
+        (forms[token], token, "", number, position, " ".join(tokens), 0, number, "")
         for number, tokens in enumerate(sentences)
         for position, token in enumerate(tokens)
         if token in forms
@@ -163,7 +163,7 @@ def test_files(tmp_path: Path) -> None:
         (f"{folder}/t.txt", 1, position) for folder in "ab" for position in (0, 1)
     ]
     (found,) = find_uses(str(tmp_path / "a" / "t.txt"), word_forms({"x": ["dog"]}))
-    assert found == ("x", "dog", "t.txt", 1, 2, "the the dog", 0, 1)
+    assert found == ("x", "dog", "t.txt", 1, 2, "the the dog", 0, 1, "")
 
 
 def test_words(tmp_path: Path) -> None:
@@ -175,6 +175,23 @@ def test_words(tmp_path: Path) -> None:
         word_forms({"dog": ["dog", "dogs"], "play": "play", "caf\u00e9": ("caf\u00e9",)})
         == expected
     )
+
+
+@pytest.mark.parametrize("form", ["1912", "0.43", "1,912", "-1.5e-05", ".5", "0"])
+def test_a_list_of_frequencies(tmp_path: Path, form: str) -> None:
+    """By definition: a number in a column of its own is a frequency or a score, as in lists of
+    shared tasks. With others between spaces, or in a dictionary, it is a form."""
+    words = tmp_path / "words"
+    for line in (f"engine\t{form}", f"engine\tNN\t{form}"):
+        words.write_text(f"dog\tdog dogs\n\n{line}\n")
+        message = (
+            rf"words, line 3: expected forms of engine after the tab, no numbers, found '{form}'$"
+        )
+        with pytest.raises(InputError, match=message):
+            word_forms(words)
+    words.write_text(f"four\tfour {form}\n{form}x\t. ,\n")
+    assert word_forms(words) == {"four": "four", form: "four", ".": f"{form}x", ",": f"{form}x"}
+    assert word_forms({"year": [form]}) == {form: "year"}
 
 
 def test_phrases(elmo: Elmo, sentences: list, tmp_path: Path) -> None:
@@ -189,7 +206,7 @@ def test_phrases(elmo: Elmo, sentences: list, tmp_path: Path) -> None:
                 end = position + len(form.split(" "))
                 if tokens[position:end] == form.split(" "):
                     text = " ".join(tokens)
-                    expected.append((word, form, "", number, position, text, 0, number))
+                    expected.append((word, form, "", number, position, text, 0, number, ""))
                     means.append(vectors[number][position:end].mean(axis=0))
     assert len({row[1] for row in expected}) == 5
     (tmp_path / "words").write_text("DOG\tthe dog\tThe dog\nend\tdog .\tdog .\ndog\nto the\n")
@@ -340,6 +357,9 @@ def test_no_uses_and_no_file(elmo: Elmo, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a\n")
     with pytest.raises(InputError, match=r"text: expected a use of a listed word, found none$"):
         write_uses(tmp_path / "out", elmo, tmp_path / "text", ["b"], "top", None, 0)
+    hint = r"none; 'cell cells' is one phrase, as only tabs divide forms from it$"
+    with pytest.raises(InputError, match=rf"text: expected a use of a listed word, found {hint}"):
+        write_uses(tmp_path / "out", elmo, tmp_path / "text", ["cell cells"], "top", None, 0)
     with pytest.raises(ValueError, match=r"^sentence 1: "):
         write_uses(tmp_path / "out", elmo, ["a", 3], ["a"], "top", None, 0)
     assert [file.name for file in tmp_path.iterdir()] == ["text"]
