@@ -82,7 +82,7 @@ def _outdated(config: dict[str, Any]) -> Iterator[str]:
 
 
 def _data_loader(iterator: Any, shuffle: bool) -> str:
-    """The value of a data loader that replaces an iterator, after a colon; empty for other types."""
+    """The data loader that replaces an iterator, after a colon; empty for other types."""
     if not isinstance(iterator, dict):
         iterator = {"type": iterator}
     kind, size = iterator.get("type", "bucket"), iterator.get("batch_size", 32)
