@@ -18,6 +18,7 @@ from allennlp.training import GradientDescentTrainer
 
 from elmo_plugin.__main__ import run
 from elmo_plugin.commands.runner import PROGRAM
+from elmo_plugin.version import VERSION
 from tests.conftest import ROOT, python
 from tests.plugin.models.test_training import config
 
@@ -112,17 +113,23 @@ def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
 
 
 def test_the_installed_models(tmp_path, monkeypatch):
-    """Without a command, the help and then the models of the package and of a distribution that
-    names one by its entry point."""
+    """Without a command or as help, the help and then the models of the package and of a
+    distribution that names one by its entry point."""
     (tmp_path / "other-1.dist-info").mkdir()
     (tmp_path / "other-1.dist-info" / "METADATA").write_text("Name: other\nVersion: 1\n")
     points = "[elmo_plugin.models]\nother = other\n"
     (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path))
-    end, printed = ended()
-    assert end is None and "bilm-encode" in printed
-    last = printed.splitlines()[-1]
-    assert last.startswith("Installed models: ") and last.endswith("other, small, tiny")
+    for arguments in ([], ["-h"], ["--help"]):
+        end, printed = ended(*arguments)
+        assert end is None and "bilm-encode" in printed
+        last = printed.splitlines()[-1]
+        assert last.startswith("Installed models: ") and last.endswith("other, small, tiny")
+
+
+def test_the_version():
+    """That of this package, and not AllenNLP's, whose program has the same option."""
+    assert ended("--version") == (None, f"elmo_plugin {VERSION}\n")
 
 
 ARGUMENTS = ["train", "evaluate", "predict", "elmo", "bilm-encode", "bilm-export", "bilm-import"]
