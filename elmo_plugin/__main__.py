@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from elmo_plugin.commands.runner import DEBUG, NAMES, PROGRAM, print_help, run_program
+from elmo_plugin.commands.runner import DEBUG, NAMES, PROGRAM, run_program
 from elmo_plugin.files.interrupts import SIGNALS, end_command
 from elmo_plugin.pretrained import pretrained_names
 from elmo_plugin.version import VERSION
@@ -32,11 +32,12 @@ def run(arguments: Sequence[str]) -> int | str | None:
     except ImportError as error:
         if DEBUG in os.environ:
             raise
-        if not arguments:
-            print_help(f"AllenNLP's commands are missing: {error}")
-            return None
         commands, models = map(", ".join, (NAMES, pretrained_names()))
-        return f"{PROGRAM}: {error}; without AllenNLP, there are {commands}; models: {models}"
+        without = f"{error}; without AllenNLP, there are {commands}; models: {models}"
+        if arguments:
+            return f"{PROGRAM}: {without}"
+        print(f"elmo_plugin {VERSION}; {PROGRAM} COMMAND --help explains a command\n{without}")
+        return None
     return run_allennlp(arguments)
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands.streams import occupy_closed_streams, piped_output
 from elmo_plugin.files.interrupts import interrupts_kept
-from elmo_plugin.pretrained import pretrained_names
-from elmo_plugin.version import VERSION
 
 PROGRAM = "python -m elmo_plugin"
 NAMES = "elmo score uses bilm-encode bilm-export elmo-mix elmo-configs".split()
@@ -24,17 +22,6 @@ LONGEST = 1000
 def command_named(name: str) -> Any:
     """The module of a command."""
     return import_module(f"elmo_plugin.commands.{name.replace('-', '_')}")
-
-
-def print_help(note: str) -> None:
-    """Print the version, the commands of this folder, a note, and the installed models."""
-    models = f"Installed models: {', '.join(pretrained_names())}"
-    parser = argparse.ArgumentParser(PROGRAM, None, f"elmo_plugin {VERSION}", f"{note}. {models}")
-    commands = parser.add_subparsers(metavar="COMMAND")
-    for name in NAMES:
-        commands.add_parser(name, help=command_named(name).DESCRIPTION)
-    with piped_output():
-        parser.print_help()
 
 
 def run_program(name: str, arguments: Sequence[str]) -> int | str | None:

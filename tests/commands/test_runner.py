@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elmo_plugin.commands.runner import NAMES, PROGRAM, command_named
+from elmo_plugin.commands.runner import NAMES, PROGRAM
 from elmo_plugin.version import VERSION
 from tests.conftest import ROOT, python, without
 from tests.test_line import ABSENT
@@ -102,10 +101,8 @@ def test_help_without_allennlp(arguments: list[str]) -> None:
     printed = " ".join(python("-c", NOT_INSTALLED + code, *arguments).stdout.split())
     assert f"elmo_plugin {VERSION}" in printed
     if arguments != ["--version"]:
-        for name in NAMES:
-            assert f" {name} {' '.join(command_named(name).DESCRIPTION.split())}" in printed
-        assert "AllenNLP's commands are missing: elmo_plugin needs allennlp: pip" in printed
-        assert re.search(r"Installed models: .*\bsmall, tiny$", printed)
+        assert f"without AllenNLP, there are {', '.join(NAMES)}; models: " in printed
+        assert "elmo_plugin needs allennlp: pip" in printed and printed.endswith("small, tiny")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
