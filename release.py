@@ -3,14 +3,16 @@ Makes and checks what a person uploads to PyPI, in dist/:
 
     python release.py 3.11 3.12 /path/to/python3.13
 
-It builds the sdist and the pure wheel of the last commit, and those of each folder of models/;
-checks that each sdist gives the same wheel, and that PyPI would accept the size and the metadata
-and render the README; and installs the wheels with each of the named Pythons that this machine has,
-into a new environment outside the clone, where it computes vectors and runs a command. Nothing is
-uploaded.
+It checks that the changelog, the citation and the page of installation have the version; builds the
+sdist and the pure wheel of the last commit, and those of each folder of models/; checks that each
+sdist gives the same wheel, and that PyPI would accept the size and the metadata and render the
+README; and installs the wheels with each of the named Pythons that this machine has, into a new
+environment outside the clone, where it computes vectors and runs a command. Nothing is uploaded.
 """
 
 import os
+import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -49,6 +51,7 @@ def main(pythons: list[str]) -> None:
         folder = Path(name)
         source = folder / "source"
         unpack_last_commit(source)
+        check_version(source)
         for distribution in [source, *model_distributions(source)]:
             make(distribution, folder / "again")
         files = sorted(DIST.iterdir())
@@ -71,6 +74,23 @@ def unpack_last_commit(source: Path) -> None:
     run("git", "archive", "--output", archive, "HEAD", folder=ROOT)
     source.mkdir()
     run("tar", "-xf", archive, "-C", source)
+
+
+def check_version(source: Path) -> None:
+    """
+    Exit with an error unless the first heading of the changelog is the version in version.py and
+    its date, and the citation and the files on the page of installation have this version.
+    """
+    version = runpy.run_path(str(source / "elmo_plugin" / "version.py"))["VERSION"]
+    for name, pattern, expected in (
+        ("CHANGELOG.md", r"^## (.*)", rf"{re.escape(version)} - \d{{4}}-\d\d-\d\d"),
+        ("CITATION.cff", r"elmo_plugin (\d[\w.]*\w)", re.escape(version)),
+        ("docs/install.md", r"elmo_plugin[- ](\d[\w.]*\w)", re.escape(version)),
+    ):
+        found = re.findall(pattern, (source / name).read_text("utf-8"), re.MULTILINE) or ["none"]
+        for text in found[:1] if name == "CHANGELOG.md" else found:
+            if not re.fullmatch(expected, text):
+                sys.exit(f"{name}: expected the version {version} of version.py, found {text}")
 
 
 def model_distributions(source: Path) -> list[Path]:
@@ -146,6 +166,7 @@ def try_wheels(program: str, wheels: list[Path], expected: Path, folder: Path) -
         [python, "-m", "elmo_plugin", "train"], cwd=empty, capture_output=True, text=True
     )
     assert "elmo_plugin needs allennlp: pip install" in refused.stderr, refused.stderr
+    assert "score" in capture(python, "-m", "elmo_plugin", folder=empty)
     version = capture(python, "--version").strip()
     print(f"{version} ({program}): vectors equal the clone's, and `score` works", flush=True)
     shutil.rmtree(folder)  # with PyTorch's CUDA build it takes 6 GB

@@ -22,23 +22,23 @@ TRAINER = set(inspect.signature(GradientDescentTrainer.from_partial_objects).par
 TRAINER -= {"model", "serialization_dir", "data_loader", "validation_data_loader", "local_rank"}
 TRAINER -= {"world_size", "distributed", "ddp_accelerator", "kwargs"}
 """Parameters of the trainer except those that AllenNLP passes itself."""
-# What replaces a key, the first group of a pattern of its path and value. If the type of an `own`
-# block is a class of the user's own, the key may be one of its parameters.
+# What replaces a key, the first group of a pattern of its path and value. `own` is the block that
+# the key belongs to. If its class is one of the user's own, so may be the key.
 TABLE = r"""
 ((?P<own>dataset_reader)\.lazy): true -> data_loader.max_instances_in_memory: 1000
 ((?P<own>\w*dataset_reader.*)\.lazy): .* -> remove it
-((.*tokenizer)\.word_splitter)(\.type)?: (.*) -> \2.type: \4
-((.*tokenizer)\.word_splitter\.(.*)): (.*) -> \2.\3: \4
-(.*tokenizer\.word_(filter|stemmer))\b.* -> remove it
-((.*tokenizer)\.type): "word" -> \2.type: "spacy"
-(model.*\.(initializer|regularizer)): (\[.*) -> \1: {"regexes": \3}
+((?P<own>.*tokenizer)\.word_splitter)(\.type)?: (.*) -> \2.type: \4
+((?P<own>.*tokenizer)\.word_splitter\.(.*)): (.*) -> \2.\3: \4
+((?P<own>.*tokenizer)\.word_(filter|stemmer))\b.* -> remove it
+((?P<own>.*tokenizer)\.type): "word" -> \2.type: "spacy"
+((?P<own>model.*)\.(initializer|regularizer)): (\[.*) -> \1: {"regexes": \4}
 ((?P<own>model)\.similarity_function)\b.* -> model.matrix_attention
-(model.*\.(embedder_to_indexer_map|allow_unmatched_keys))\b.* -> remove it
+((?P<own>model.*)\.(embedder_to_indexer_map|allow_unmatched_keys))\b.* -> remove it
 ((?P<own>model.*text_field_embedder)\.(?!token_embedders\.)(\w+))\..* -> \2.token_embedders.\3
-(vocabulary\.(directory_path|extend)): .* -> directory, with the type "from_files" or "extend"
-(trainer\.cuda_device): \[(-?\d+)\] -> \1: \2
-(trainer\.cuda_device): (\[.*) -> distributed.cuda_devices: \2
-(trainer\.type): "default" -> remove it
+((?P<own>vocabulary)\.(directory_path|extend)): .* -> directory, with the type "from_files" or "extend"
+((?P<own>trainer)\.cuda_device): \[(-?\d+)\] -> \1: \3
+((?P<own>trainer)\.cuda_device): (\[.*) -> distributed.cuda_devices: \3
+((?P<own>trainer)\.type): "default" -> remove it
 ((?P<own>trainer)\.shuffle): false -> data_loader.shuffle: false, or of its batch_sampler
 ((?P<own>trainer)\.(shuffle|keep_serialized_model_every_num_seconds)): .* -> remove it
 ((?P<own>trainer)\.num_serialized_models_to_keep): (.*) -> trainer.checkpointer.keep_most_recent_by_count: \3
@@ -68,32 +68,49 @@ def check(config: dict[str, Any]) -> None:
 
 def _outdated(config: dict[str, Any]) -> Iterator[str]:
     """A line for each outdated key, `KEY -> WHAT REPLACES IT`; a line may occur several times."""
-    for key in ("iterator", "validation_iterator"):
-        if key in config:
-            loader = json.dumps(_data_loader(config.pop(key)))
-            yield f"{key} -> {key.replace('iterator', 'data_loader')}: {loader}"
     values = Params(config).as_flat_dict()
+    for key in ("iterator", "validation_iterator"):
+        if key in config and _is_allennlps("", values):
+            loader = _data_loader(config[key], shuffle=key == "iterator")
+            yield f"{key} -> {key.replace('iterator', 'data_loader')}{loader}"
     for path, value in values.items():
         entry = f"{path}: {json.dumps(value, default=str)}"
         matches = ((re.fullmatch(pattern, entry), new) for pattern, new in CHANGES)
         match, new = next((pair for pair in matches if pair[0]), (None, ""))
-        if match and not _is_own(values.get(f"{match.groupdict().get('own')}.type")):
+        if match and _is_allennlps(match["own"], values):
             yield f"{match[1]} -> {match.expand(new)}"
 
 
-def _data_loader(iterator: dict[str, Any]) -> dict[str, Any]:
-    size = iterator.get("batch_size", 32)
-    if iterator.get("type", "bucket") != "bucket":
-        return {"batch_size": size, "shuffle": True}
-    fields = dict.fromkeys(field for field, _ in iterator.get("sorting_keys", ()))
-    return {"batch_sampler": {"type": "bucket", "batch_size": size, "sorting_keys": list(fields)}}
+def _data_loader(iterator: Any, shuffle: bool) -> str:
+    """The data loader that replaces an iterator, after a colon; empty for other types."""
+    if not isinstance(iterator, dict):
+        iterator = {"type": iterator}
+    kind, size = iterator.get("type", "bucket"), iterator.get("batch_size", 32)
+    if kind == "multiprocess":
+        return _data_loader(iterator.get("base_iterator", {}), shuffle)
+    if kind == "basic":
+        return f": {json.dumps({'batch_size': size, 'shuffle': shuffle})}"
+    if kind != "bucket":
+        return ""
+    keys = iterator.get("sorting_keys") or ()  # pairs of a field and one of its lengths
+    fields = dict.fromkeys(key[0] if isinstance(key, list) else key for key in keys)
+    sampler = {"type": "bucket", "batch_size": size, "sorting_keys": list(fields)}
+    return f": {json.dumps({'batch_sampler': sampler})}"
 
 
-def _is_own(name: str | None) -> bool:
-    """Whether the type of this name is a class of the user's own."""
+def _is_allennlps(block: str, values: dict[str, Any]) -> bool:
+    """
+    Whether AllenNLP reads a block of a config, because the next type of it, or of those that it is
+    in, is a class of AllenNLP only, under any base class, or of AllenNLP 0.9.
+    """
+    while block and f"{block}.type" not in values:
+        block = block.rpartition(".")[0]
+    name = values.get(f"{block}.type".lstrip("."))
+    if not isinstance(name, str):
+        return name is None
     classes = [names[name][0] for names in Registrable._registry.values() if name in names]
     homes = {kind.__module__.partition(".")[0] for kind in classes}
-    return "." in (name or "") or (bool(homes) and not homes & {"allennlp", "allennlp_models"})
+    return homes <= {"allennlp", "allennlp_models", "allennlp_today"} if homes else name == "word"
 
 
 _create_serialization_dir = util.create_serialization_dir

@@ -5,6 +5,7 @@ It logs less, and prints an error in a config, an argument or a file as one line
 environment variable `ALLENNLP_DEBUG` to see the traceback.
 """
 
+import gc
 import logging
 import os
 import signal
@@ -12,28 +13,46 @@ import sys
 from collections.abc import Sequence
 
 from elmo_plugin.commands.runner import DEBUG, NAMES, PROGRAM, run_program
+from elmo_plugin.files.interrupts import SIGNALS, end_command
 from elmo_plugin.pretrained import pretrained_names
+from elmo_plugin.version import VERSION
 
 
 def run(arguments: Sequence[str]) -> int | str | None:
     """Run a command, and return the argument of `sys.exit`: an error in one line, or a code."""
-    if arguments and arguments[0] in NAMES:
-        return run_program(arguments[0], arguments[1:])  # seconds before AllenNLP is imported
+    command = arguments[0] if arguments else "--help"
+    if command in NAMES:
+        return run_program(command, arguments[1:])  # seconds before AllenNLP is imported
+    if command == "--version":
+        print(f"elmo_plugin {VERSION}")
+        return None
+    arguments = [] if command in ("-h", "--help") else arguments
     try:
         from elmo_plugin.plugin.commands import run_allennlp
     except ImportError as error:
         if DEBUG in os.environ:
             raise
         commands, models = map(", ".join, (NAMES, pretrained_names()))
-        return f"{PROGRAM}: {error}; without AllenNLP, there are {commands}; models: {models}"
+        without = f"{error}; without AllenNLP, there are {commands}; models: {models}"
+        if arguments:
+            return f"{PROGRAM}: {without}"
+        print(f"elmo_plugin {VERSION}; {PROGRAM} COMMAND --help explains a command\n{without}")
+        return None
     return run_allennlp(arguments)
 
 
 if __name__ == "__main__":
-    # SIGTERM ends a command as an error does, after which no temporary file is left.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    arguments = sys.argv[1:]
+    # AllenNLP's commands write several outputs, and catch Python's own error for Ctrl-C.
+    for number in SIGNALS if {*arguments[:1]} & {*NAMES} else [signal.SIGTERM]:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as in a shell's background processes
+            signal.signal(number, end_command)
     logging.basicConfig(format="%(message)s")
     # The metrics of `evaluate`, and the versions of `test-install`.
     for name in ("allennlp.common.util", "allennlp.commands.test_install"):
         logging.getLogger(name).setLevel(logging.INFO)
-    sys.exit(run(sys.argv[1:]))
+    end = run(arguments)
+    for number in SIGNALS if end is None else ():  # the result is there, and Python takes time
+        signal.signal(number, signal.SIG_IGN)
+    gc.freeze()  # otherwise Python's last collections of PyTorch's objects take half a second
+    sys.exit(end)

@@ -51,6 +51,9 @@ needs_kernel = pytest.mark.skipif(
     not backend.KERNEL_DTYPES, reason=f"the compiled kernels are {backend.KERNEL_STATUS}"
 )
 
+NO_KERNELS = (backend.NOT_BUILT, "off, because ELMO_PLUGIN_KERNEL is 0", backend.NO_AVX2)
+"""The reasons to skip the tests of the kernels. An old library is none of them."""
+
 WORDS = ["<S>", "</S>", "<UNK>", "the", ".", "dog", "stick", "threw", "he", "to"]
 BLOCKS = {
     "lstm": {
@@ -84,6 +87,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz-factor", type=int, help="times as many random test cases; by default 20 with --long"
     )
+
+
+def pytest_configure() -> None:
+    if not backend.KERNEL_DTYPES and backend.KERNEL_STATUS not in NO_KERNELS:
+        raise pytest.UsageError(f"the compiled kernels are {backend.KERNEL_STATUS}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not backend.KERNEL_DTYPES:
+        terminalreporter.write_line(
+            f"The tests of the compiled kernels were skipped: they are {backend.KERNEL_STATUS}"
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -18,6 +18,7 @@ from allennlp.training import GradientDescentTrainer
 
 from elmo_plugin.__main__ import run
 from elmo_plugin.commands.runner import PROGRAM
+from elmo_plugin.version import VERSION
 from tests.conftest import ROOT, python
 from tests.plugin.models.test_training import config
 
@@ -112,17 +113,23 @@ def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
 
 
 def test_the_installed_models(tmp_path, monkeypatch):
-    """Without a command, the help and then the models of the package and of a distribution that
-    names one by its entry point."""
+    """Without a command or as help, the help and then the models of the package and of a
+    distribution that names one by its entry point."""
     (tmp_path / "other-1.dist-info").mkdir()
     (tmp_path / "other-1.dist-info" / "METADATA").write_text("Name: other\nVersion: 1\n")
     points = "[elmo_plugin.models]\nother = other\n"
     (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path))
-    end, printed = ended()
-    assert end is None and "bilm-encode" in printed
-    last = printed.splitlines()[-1]
-    assert last.startswith("Installed models: ") and last.endswith("other, small, tiny")
+    for arguments in ([], ["-h"], ["--help"]):
+        end, printed = ended(*arguments)
+        assert end is None and "bilm-encode" in printed
+        last = printed.splitlines()[-1]
+        assert last.startswith("Installed models: ") and last.endswith("other, small, tiny")
+
+
+def test_the_version():
+    """That of this package, and not AllenNLP's, whose program has the same option."""
+    assert ended("--version") == (None, f"elmo_plugin {VERSION}\n")
 
 
 ARGUMENTS = ["train", "evaluate", "predict", "elmo", "bilm-encode", "bilm-export", "bilm-import"]
@@ -285,7 +292,13 @@ def test_a_loss_that_is_not_finite_and_an_interrupt(tmp_path, monkeypatch, error
         assert "nan loss" in end, end
         assert ("ALLENNLP_DEBUG" in end) == isinstance(error, ValueError)
     else:
-        assert end == code and "interrupted; the same command with --recover" in printed
+        assert end == code and "interrupted before the first checkpoint; with --recover" in printed
+        checkpoint = tmp_path / "run" / "model_state_e0_b1.th"
+        monkeypatch.setattr(
+            GradientDescentTrainer, "batch_outputs", lambda *_, **__: checkpoint.touch() or fail()
+        )
+        _, printed = ended("train", str(file), "-s", str(tmp_path / "run"), "--recover")
+        assert printed.endswith("interrupted; the same command with --recover resumes the run\n")
 
 
 @pytest.mark.parametrize("key", ["num_epoch", "optimiser"])
@@ -303,6 +316,44 @@ def test_an_unknown_key_of_the_trainer(tmp_path, key):
     )
     assert " num_epochs, " in str(end) and " optimizer, " in str(end)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("key", ["train_data_path", "validation_data_path", "vocabulary"])
+def test_a_corrected_command(tmp_path, monkeypatch, key):
+    """By definition: after a start that failed, the same command works once the config is right.
+    A run that had begun to train keeps its folder."""
+    params = small_config(tmp_path / "cache")
+    wrong = params | {key: {"type": "bilm", "file": "gone"} if key == "vocabulary" else "gone"}
+    file, run = tmp_path / "config.json", tmp_path / "run"
+    file.write_text(json.dumps(wrong))
+    end, _ = ended("train", str(file), "-s", str(run))
+    assert "gone" in str(end) and not run.exists()
+    file.write_text(json.dumps(params))
+    assert ended("train", str(file), "-s", str(run))[0] is None
+    assert (run / "model.tar.gz").exists()
+    end, _ = ended("train", str(file), "-s", str(run))
+    assert "already exists" in str(end) and (run / "model.tar.gz").exists()
+
+    def fail(*_, **__):
+        raise RuntimeError("in a batch")
+
+    monkeypatch.setattr(GradientDescentTrainer, "batch_outputs", fail)
+    assert "in a batch" in str(ended("train", str(file), "-s", str(tmp_path / "failed"))[0])
+    assert (tmp_path / "failed" / "out.log").exists()
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_trainer_that_was_replaced(tmp_path, is_kept):
+    """By definition: `trainer: {…}` without `+` leaves nothing of the imported config, which a line
+    of the log says, and `trainer+:` keeps what it has."""
+    (tmp_path / "base.json").write_text(json.dumps(small_config(tmp_path / "cache")))
+    plus = "+" if is_kept else ""
+    text = "(import 'base.json') + { trainer%s: { num_epochs: 1, cuda_device: -1 } }"
+    (tmp_path / "config.jsonnet").write_text(text % plus)
+    end, _ = ended("train", str(tmp_path / "config.jsonnet"), "-s", str(tmp_path / "run"))
+    assert end is None
+    lines = (tmp_path / "run" / "out.log").read_text().splitlines()
+    assert len([line for line in lines if "WARNING" in line and "trainer+:" in line]) == 1 - is_kept
 
 
 def test_outdated_keys(tmp_path):

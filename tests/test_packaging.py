@@ -22,7 +22,8 @@ from allennlp_today.environment import INSTALL, WITHOUT_PINS
 from elmo_plugin import Elmo
 from elmo_plugin.pretrained import DISTRIBUTIONS
 from elmo_plugin.version import VERSION
-from release import find_python, model_distributions
+from release import check_version, find_python, model_distributions
+from tests.conftest import write_file
 from tests.docs.pages import ALL_BLOCKS, ROOT
 
 VECTORS = """
@@ -93,6 +94,36 @@ def test_the_pages_have_the_version() -> None:
     assert re.findall(r"^## (\d\S*)", changelog, re.MULTILINE)[0] == VERSION
     wheels = re.findall(r"elmo_plugin-([\d.]+)-py3", (ROOT / "docs" / "install.md").read_text())
     assert set(wheels) == {VERSION}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        None,
+        ("elmo_plugin/version.py", "9.8.7", "9.8.6"),
+        ("CHANGELOG.md", "9.8.7 - 2030-01-02", "9.8.7 (unreleased)"),
+        ("CHANGELOG.md", "9.8.7 - 2030-01-02", "Unreleased\n\n## 9.8.7 - 2030-01-02"),
+        ("CITATION.cff", "9.8.7", "9.8.6"),
+        ("docs/install.md", "9.8.7-py3", "9.8.6-py3"),
+        ("docs/install.md", "of elmo_plugin 9.8.7", "of elmo_plugin 9.8"),
+    ],
+)
+def test_a_release_has_one_version(change: tuple[str, str, str] | None, tmp_path: Path) -> None:
+    """By definition: the repository with a released version passes, and no file may have another,
+    which the error names."""
+    for name in ("elmo_plugin/version.py", "CHANGELOG.md", "CITATION.cff", "docs/install.md"):
+        text = (ROOT / name).read_text("utf-8").replace(VERSION, "9.8.7")
+        text = re.sub(r"^## 9\.8\.7.*", "## 9.8.7 - 2030-01-02", text, count=1, flags=re.MULTILINE)
+        if change is not None and name == change[0]:
+            assert change[1] in text
+            text = text.replace(*change[1:])
+        write_file(tmp_path / name, text)
+    if change is None:
+        check_version(tmp_path)
+        return
+    file = "CHANGELOG.md" if change[0].endswith(".py") else change[0]
+    with pytest.raises(SystemExit, match=f"^{file}: expected the version 9"):
+        check_version(tmp_path)
 
 
 def test_the_distributions_of_models() -> None:

@@ -31,6 +31,7 @@ from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum, file_checksum
 from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
+from elmo_plugin.files.interrupts import replace_output
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.ops.backend import KERNEL_STATUS
 
@@ -153,7 +154,7 @@ def write_results(
             computed_with = json.dumps(with_others) if len(runs) > 1 else None
             results.join((part.checked_path() for part in parts), temporary, computed_with)
         (folder / FINISHED).touch()
-        os.replace(folder / "joined", out)
+        replace_output(folder / "joined", out)
         shutil.rmtree(folder, ignore_errors=True)  # another process may just have opened it
 
 

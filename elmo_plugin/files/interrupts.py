@@ -1,10 +1,12 @@
 """
 Signals whose handlers raise an error, such as Ctrl-C. Where an error would be lost, the signal is
-sent again a little later.
+sent again a little later. Once the output of a command is in place, they no longer end it.
 """
 
 import _thread
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +28,26 @@ _waiting: set[int] = set()
 """The signals that wait to be sent again."""
 _raised: set[int] = set()
 """The signals whose handlers have raised an error, which a library may lose or replace."""
+_is_output_there = False
+
+
+def end_command(number: int, frame: FrameType | None) -> None:
+    """
+    The handler of the signals in a command: ends it as an error does, after which no temporary file
+    is left, unless its output is in place.
+    """
+    if number == signal.SIGINT and not _is_output_there:
+        raise KeyboardInterrupt
+    if not _is_output_there:
+        sys.exit(128 + number)
+
+
+def replace_output(temporary: str | os.PathLike, out: str | os.PathLike) -> None:
+    """Move the output to its place, after which a command has only to remove what it needed."""
+    global _is_output_there
+    handle_interrupts()
+    _is_output_there = True  # before, because a signal during the move is handled after it
+    os.replace(temporary, out)
 
 
 @contextmanager

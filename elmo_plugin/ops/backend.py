@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 LIBRARY = Path(__file__).with_name("compiled") / f"kernels{EXTENSION_SUFFIXES[0]}"
 
 NOT_BUILT = "off, because it was not built"
+NO_AVX2 = "off, because this processor has no AVX2"
 MANY_STEPS = 100_000
 """Steps of an LSTM layer, 50,000 tokens with two layers, after which kernels would save seconds."""
 
@@ -106,7 +107,7 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
     except Exception as error:  # whatever it is, PyTorch's operators compute the same
         return _off(error)
     names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
-    return dtypes, f"on, for {names}" if names else "off, because this processor has no AVX2"
+    return dtypes, f"on, for {names}" if names else NO_AVX2
 
 
 def hint_to_build(n_steps: int) -> None:

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest, new_digest, sealed
 from elmo_plugin.files.file_lock import FileLock
-from elmo_plugin.files.interrupts import handle_interrupts
+from elmo_plugin.files.interrupts import replace_output
 from elmo_plugin.text.characters import SPECIAL_WORDS
 from elmo_plugin.text.corpus import (
     COUNTS_FILE,
@@ -74,8 +74,7 @@ def encode_corpus(files: Sequence[Path], folder: str | os.PathLike) -> EncodedCo
                     "text again"
                 )
             _write_corpus(files, partial)
-            handle_interrupts()
-            os.replace(partial, folder)
+            replace_output(partial, folder)
         except OSError as error:
             if error.filename is not None:
                 raise

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from allennlp.common import Params
-from allennlp.data import DatasetReader
+from allennlp.commands.train import TrainModel
+from allennlp.common import Params, Registrable
+from allennlp.data import DatasetReader, Tokenizer, Vocabulary
 from allennlp.models import Model
 from allennlp.models.archival import load_archive
+from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
 from allennlp.training import Trainer
 
 from allennlp_today.old_configs import OldConfigError, check
@@ -395,6 +397,21 @@ FROM_FILES = 'directory, with the type "from_files" or "extend"'
              '"batch_size": 8, "sorting_keys": ["a"]}}'},
         ),
         (
+            {"iterator": "basic", "validation_iterator": {"type": "basic", "batch_size": 8}},
+            {"iterator": 'data_loader: {"batch_size": 32, "shuffle": true}',
+             "validation_iterator": 'validation_data_loader: {"batch_size": 8, "shuffle": false}'},
+        ),
+        (
+            {"iterator": {"type": "multiprocess", "num_workers": 2, "batch_size": 1,
+                          "base_iterator": {"type": "basic", "batch_size": 9}},
+             "validation_iterator": {"type": "multiprocess",
+                                     "base_iterator": {"sorting_keys": [["a", "b"]]}}},
+            {"iterator": 'data_loader: {"batch_size": 9, "shuffle": true}',
+             "validation_iterator": 'validation_data_loader: {"batch_sampler": {"type": "bucket", '
+             '"batch_size": 32, "sorting_keys": ["a"]}}'},
+        ),
+        ({"iterator": {"type": "homogeneous_batch"}}, {"iterator": "data_loader"}),
+        (
             {"dataset_reader": {"type": "snli", "lazy": True},
              "validation_dataset_reader": {"type": "snli", "lazy": True}},
             {"dataset_reader.lazy": "data_loader.max_instances_in_memory: 1000",
@@ -473,20 +490,36 @@ def test_an_unknown_key_of_the_trainer() -> None:
     assert " num_epochs, " in line and "local_rank" not in line
 
 
-def test_classes_of_the_users_own() -> None:
-    """They may have the parameters that AllenNLP's classes have lost, but a list of initializers is
-    none: a class has AllenNLP's `InitializerApplicator`."""
-    for kind, base in (("reader", DatasetReader), ("model", Model), ("trainer", Trainer)):
-        base.register(f"own_{kind}", exist_ok=True)(type("Own", (base,), {}))
-    config: dict[str, Any] = {
-        "dataset_reader": {"type": "own_reader", "lazy": True},
-        "model": {"type": "own_model", "similarity_function": {"type": "linear"}},
-        "validation_dataset_reader": {"type": "mine.readers.Reader", "lazy": True},
-        "trainer": {"type": "own_trainer", "shuffle": True, "num_epoch": 1},
-    }
+OWN: list[tuple[type[Registrable], dict[str, Any]]] = [
+    (DatasetReader, {"dataset_reader": {"type": "own", "lazy": True}}),
+    (DatasetReader, {"validation_dataset_reader": {"readers": {"lazy": True}, "type": "own"}}),
+    (Tokenizer, {"dataset_reader": {"tokenizer": {"type": "own", "word_filter": "stop"}}}),
+    (Tokenizer, {"dataset_reader": {"tokenizer": {"type": "word", "word_stemmer": "own"}}}),
+    (Tokenizer, {"dataset_reader": {"tokenizer": {"type": "basic", "word_splitter": "own"}}}),
+    (Vocabulary, {"vocabulary": {"type": "own", "directory_path": "words", "extend": True}}),
+    (Model, {"model": {"type": "own", "similarity_function": {"type": "linear"}}}),
+    (Model, {"model": {"type": "own", "initializer": [], "regularizer": [["a", "l2"]]}}),
+    (Model, {"model": {"type": "own", "settings": {"allow_unmatched_keys": True}}}),
+    (Seq2SeqEncoder, {"model": {"type": "esim", "encoder": {"type": "own", "initializer": []}}}),
+    (TextFieldEmbedder, {"model": {"text_field_embedder": {"type": "own", "elmo": {"a": 1}}}}),
+    (Trainer, {"trainer": {"type": "own", "shuffle": True, "num_epoch": 1, "cuda_device": [0]}}),
+    (TrainModel, {"type": "own", "iterator": "basic", "trainer": {"num_epoch": 1}}),
+    (DatasetReader, {"dataset_reader": {"type": "mine.readers.Reader", "lazy": True}}),
+]
+
+
+@pytest.mark.parametrize(("base", "config"), OWN)
+def test_a_class_of_the_users_own(
+    base: type[Registrable], config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have the parameters that AllenNLP's classes have lost, also under a name that AllenNLP
+    gives to a class of another kind, or that 0.9 gave to one of this kind. The nearest class
+    around a key has it."""
+    registry = {**Registrable._registry[base]}
+    monkeypatch.setitem(Registrable._registry, base, registry)
+    for name in ("own", "word", "basic"):
+        registry[name] = (type("Own", (base,), {}), None)
     check(copy.deepcopy(config))
-    config["model"]["initializer"] = []
-    assert lines_of(config) == ['model.initializer -> model.initializer: {"regexes": []}']
 
 
 @pytest.mark.parametrize("name", [p.stem for p in (ROOT / "training_configs").glob("*.jsonnet")])

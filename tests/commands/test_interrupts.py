@@ -25,8 +25,10 @@ from elmo_plugin.__main__ import run
 from elmo_plugin.commands import score
 from elmo_plugin.elmo import dump, uses
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.files import interrupts
 from elmo_plugin.files.atomic_write import ENDING
-from elmo_plugin.files.interrupts import _loses_errors, interrupts_kept
+from elmo_plugin.files.interrupts import SIGNALS, _loses_errors, end_command, interrupts_kept
+from tests.conftest import python
 
 FORK = multiprocessing.get_context("fork")
 TEXT = """The dog threw the stick .
@@ -100,8 +102,9 @@ class Ended(NamedTuple):
 
 
 def _child(work: Callable[[], Any], moments: Moments, send: Any) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupts._is_output_there = False  # of a command that this process has run
+    for number in SIGNALS:
+        signal.signal(number, end_command)
     torch.set_num_threads(1)
     tqdm.set_lock(threading.RLock())  # forks share the other one
     printed = io.StringIO()
@@ -132,6 +135,11 @@ def ended(work: Callable[[], Any], moments: Moments) -> Ended:
     return result
 
 
+def is_complete(name: str, out: Path) -> bool:
+    """Whether the output is in place. That of `save` has several files."""
+    return name != "save" and out.exists()
+
+
 def content(out: Path) -> dict[str, bytes]:
     files = sorted(out.rglob("*")) if out.is_dir() else [out]
     return {str(x.relative_to(out)): x.read_bytes() for x in files if x.is_file()}
@@ -144,7 +152,7 @@ def content(out: Path) -> dict[str, bytes]:
 def test_moments(name: str, seed: int, n: int, inputs: Path, tmp_path: Path) -> None:
     """The exit code of a shell, no error, and nothing but what the next run removes. The same
     command then gives the files of an uninterrupted run. Half of the moments are in h5py and in
-    destructors. If the output was there at the moment, it is whole."""
+    destructors. If the output was there at the moment, it is whole, and the run has succeeded."""
     out = tmp_path / "folder" / "out"
     out.parent.mkdir()
     work = command(name, inputs, out)
@@ -163,16 +171,57 @@ def test_moments(name: str, seed: int, n: int, inputs: Path, tmp_path: Path) -> 
         stopped = ended(work, Moments(at, sent))
         if stopped.n <= at:  # a run has a few calls more or less, and its last one ends it
             continue
-        assert stopped.code == 128 + sent, (at, stopped)
+        assert stopped.code == (0 if is_complete(name, out) else 128 + sent), (at, stopped)
         assert not re.search("Traceback|Error|ignored", stopped.printed), (at, stopped)
         files = {file.name for file in out.parent.rglob("*")}
-        if name != "save" and out.exists():
+        if is_complete(name, out):
             assert content(out) == whole, at
             continue
         assert not any(file.endswith(ENDING) for file in files), (at, files)
         again = ended(work, Moments(0))
         assert (again.code, content(out)) == (0, whole), (at, again)
         assert {file.name for file in out.parent.iterdir()} <= {"out", ".out.lock"}, at
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["uses", "score", "elmo", "bilm-encode"])
+def test_after_the_output(
+    name: str, sent: signal.Signals, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By definition: a run whose output is in place has succeeded. The signal comes while the
+    output is moved there."""
+    work, replace = command(name, inputs, tmp_path / "out"), os.replace
+
+    def move(source: os.PathLike, target: os.PathLike) -> None:
+        replace(source, target)
+        if Path(target) == tmp_path / "out":
+            signal.raise_signal(sent)
+
+    monkeypatch.setattr(os, "replace", move)
+    assert ended(work, Moments(0)).code == 0
+    assert [file.name for file in tmp_path.iterdir() if file.suffix != ".lock"] == ["out"]
+
+
+LATE = """
+import os, runpy, signal, sys
+from elmo_plugin import version
+
+class Late:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+
+version.late = Late()
+sys.argv = ["elmo_plugin", "elmo-configs", "out"]
+runpy.run_module("elmo_plugin", run_name="__main__")
+"""
+
+
+def test_the_end_of_a_process(tmp_path: Path) -> None:
+    """By definition: Python's own end, in which a signal has no handler any more, does not change
+    the status of a run that has succeeded."""
+    (tmp_path / "late.py").write_text(LATE)
+    done = python("late.py", folder=tmp_path)  # which fails unless it is 0
+    assert "Traceback" not in done.stderr and (tmp_path / "out" / "bilm.jsonnet").exists()
 
 
 @pytest.fixture

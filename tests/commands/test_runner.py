@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from elmo_plugin.commands.runner import NAMES, PROGRAM
+from elmo_plugin.version import VERSION
 from tests.conftest import ROOT, python, without
 from tests.test_line import ABSENT
 
@@ -90,6 +91,18 @@ def test_a_command_of_allennlp_without_it(tmp_path: Path) -> None:
     assert end.startswith(f"{PROGRAM}: elmo_plugin needs allennlp: pip install 'elmo_plugin[")
     assert f"; without AllenNLP, there are {', '.join(NAMES)}; models: " in end
     assert {"small", "tiny"} <= set(end.rpartition(": ")[2].split(", "))
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"], ["--version"]])
+def test_help_without_allennlp(arguments: list[str]) -> None:
+    """By definition: who has just installed the package sees the version and, as help, what there
+    is, and that the rest needs AllenNLP. `python` fails unless the status is 0."""
+    code = "import sys; from elmo_plugin.__main__ import run; sys.exit(run(sys.argv[1:]))"
+    printed = " ".join(python("-c", NOT_INSTALLED + code, *arguments).stdout.split())
+    assert f"elmo_plugin {VERSION}" in printed
+    if arguments != ["--version"]:
+        assert f"without AllenNLP, there are {', '.join(NAMES)}; models: " in printed
+        assert "elmo_plugin needs allennlp: pip" in printed and printed.endswith("small, tiny")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -9,7 +9,9 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import h5py
@@ -18,20 +20,21 @@ import pytest
 import torch
 from huggingface_hub import constants, file_download
 
-from elmo_plugin import Elmo
+from elmo_plugin import Elmo, formats
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands.arguments import add_model_arguments, load_elmo
 from elmo_plugin.files import local_path
 from elmo_plugin.formats import archive
 from elmo_plugin.formats.bilm_tf import texts, weight_reader
-from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.formats.build import Format
+from elmo_plugin.formats.find import FORMATS, NAMES_OF_A_BILM, find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from experiments.grid.bilms import bilm_sizes, find_bilms
-from tests.conftest import BLOCKS, WORDS, allennlp
+from tests.conftest import BLOCKS, ROOT, WORDS, allennlp
 from tests.formats.tasks import write_task
 from tests.formats.tf_checkpoint.writer import variables_of, write_checkpoint
 
@@ -94,6 +97,14 @@ FORMS: dict[str, str | tuple[type[Exception], str]] = {
 }
 """What a user names, and the model that it is or the error. `{}` is a folder, the working directory
 is this folder, and so is the home folder."""
+
+NAMES = {
+    "bilm_tf": "HDF5 file",
+    "tf_checkpoint": "TensorFlow checkpoint",
+    "elmoformanylangs": "ELMoForManyLangs",
+    "archive": "model.tar.gz",
+}
+"""What users call a format, by its module."""
 
 FEW_FORMS = ["tiny", "pretrained://tiny", "gone", "pretrained://gone", "{}/run", "~/bilm-tf"]
 FEW_FORMS += ["./bilm-tf.zip", "{}/two.tar.gz" + PART + "a", "{}/two.tar.gz#c", "{}/text.txt"]
@@ -428,3 +439,34 @@ def test_each_thing_is_done_once(form: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.equal(torch.get_rng_state(), before)
     once = ["load_weights"] if form == "model.tar.gz" else ["open_hdf5", "options_from_dict"]
     assert sorted(calls) == sorted(["__init__", *once])
+
+
+def lacks(form: Format) -> list[str]:
+    """What a format is not in, of all that has to name it."""
+    module = form.read.__module__.split(".")[2]
+    name = NAMES.get(module, module)
+    tests = ROOT / "tests" / "formats"
+    places = {
+        "FORMATS": any(form is known for known in FORMATS),
+        "NAMES_OF_A_BILM": name in NAMES_OF_A_BILM,
+        "docs/weights.md": name in (ROOT / "docs" / "weights.md").read_text("utf-8"),
+        "tests": (tests / f"test_{module}.py").exists() or any((tests / module).glob("test_*.py")),
+    }
+    return [place for place, is_there in places.items() if not is_there]
+
+
+def test_each_format_is_complete() -> None:
+    """By definition: every `Format` in the folder is in the list, and each of the list has its name
+    in the text for users and on the page of formats, and tests of its own."""
+    modules = [
+        import_module(x.name) for x in walk_packages(formats.__path__, "elmo_plugin.formats.")
+    ]
+    found = {id(x): x for m in modules for x in vars(m).values() if isinstance(x, Format)}
+    assert set(map(id, FORMATS)) <= set(found)
+    assert {x.read.__module__: lacks(x) for x in found.values() if lacks(x)} == {}
+
+    def read(*_: Any) -> Any: ...
+
+    read.__module__ = "elmo_plugin.formats.added_by_half"
+    half = Format(r"half\.bin", lambda _: False, read)
+    assert lacks(half) == ["FORMATS", "NAMES_OF_A_BILM", "docs/weights.md", "tests"]

@@ -4,6 +4,7 @@ import logging
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,14 @@ from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.ops import backend, char_conv, kernel_sources, lstm, softmax
 from elmo_plugin.ops.lstm import lstm_scan, pack_lstm_weights
 from tests.compare import assert_close
-from tests.conftest import needs_kernel, python, threads
+from tests.conftest import (
+    NO_KERNELS,
+    needs_kernel,
+    pytest_configure,
+    pytest_terminal_summary,
+    python,
+    threads,
+)
 
 IN_CONTEXTS = """
 import torch
@@ -132,6 +140,29 @@ def test_a_library_of_something_else_is_not_loaded(monkeypatch, change, status):
     assert not dtypes and status in found and not loaded
     monkeypatch.setattr(backend, "sources_digest", lambda: None)
     assert backend._load() == (backend.KERNEL_DTYPES, backend.KERNEL_STATUS)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        *NO_KERNELS,
+        "off, because a.so was built from other sources",
+        "off, because it is wrong by 1",
+    ],
+)
+def test_no_test_runs_beside_an_old_library(status, monkeypatch):
+    """By definition: where there is no library, its tests are skipped, and the last line says why.
+    With one that is not used, no test runs."""
+    monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
+    monkeypatch.setattr(backend, "KERNEL_STATUS", status)
+    if status not in NO_KERNELS:
+        with pytest.raises(pytest.UsageError, match=f"^the compiled kernels are {status}$"):
+            pytest_configure()
+        return
+    pytest_configure()
+    lines = []
+    pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
+    assert len(lines) == 1 and lines[0].endswith(f"skipped: they are {status}")
 
 
 def test_the_digest_of_the_sources(monkeypatch, tmp_path):

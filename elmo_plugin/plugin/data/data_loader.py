@@ -188,9 +188,9 @@ class BiLMDataLoader(DataLoader):
             return batch_size
         if shuffle is not None:
             raise InputError(
-                f"{self.data_path}: expected at least as many sentences as rows, found {sentences} "
-                f"sentences for {rows} rows (batch_size {batch_size} in {world_size} "
-                'process(es)); for evaluation, set "shuffle" to null and fewer rows are used'
+                f"{self.data_path}: expected a sentence in each line and at least as many lines as "
+                f"rows, found {sentences} line(s) for {rows} rows (batch_size {batch_size} in "
+                f'{world_size} process(es)); for evaluation, set "shuffle" to null'
             )
         fewer = -(-sentences // world_size)
         logger.warning(

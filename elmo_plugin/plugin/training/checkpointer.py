@@ -136,7 +136,8 @@ class BiLMCheckpointer(Checkpointer):
             if self._resumed_texts.get(key, text) != text:
                 raise InputError(
                     f"{key}: expected the text of the checkpoint that was resumed from "
-                    f"{self._serialization_dir}, found another; restore the text to resume"
+                    f"{self._serialization_dir}, found another; restore the text to resume, or see "
+                    "More text later, with new words in docs/training.md"
                 )
         self._texts = found
 

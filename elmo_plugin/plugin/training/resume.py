@@ -16,12 +16,15 @@ was not interrupted. Importing this module applies them.
   train has only those of the best epoch in its `metrics.json`, and an epoch that
   `should_validate_callback` does not validate lacks those of the last validation. Here they are
   saved in each checkpoint.
+- `trainer: {…}` without `+`, in a config that imports another one, replaces the optimizer, the
+  schedule and the checkpoints of a biLM by AllenNLP's defaults. Here a line says so.
 - The batches that the trainer skips go by so quickly that tqdm, which by default waits for a number
   of steps and not for a time, would not move the bar for as long as an hour afterwards. Here all
   bars move every `mininterval` seconds.
 """
 
 import json
+import logging
 import os
 from contextlib import AbstractContextManager, suppress
 from functools import partial
@@ -32,9 +35,13 @@ import torch.distributed as dist
 from allennlp.common import Tqdm
 from allennlp.common.util import dump_metrics, is_distributed
 from allennlp.models import Model
-from allennlp.training import GradientDescentTrainer
+from allennlp.training import Checkpointer, GradientDescentTrainer
 from allennlp.training import util as training_util
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
+
+from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
+
+logger = logging.getLogger(__name__)
 
 _train_epoch = GradientDescentTrainer._train_epoch
 _maybe_restore_checkpoint = GradientDescentTrainer._maybe_restore_checkpoint
@@ -129,6 +136,12 @@ class _LastMetrics(TrainerCallback):
 
 
 def _restore_with_metrics(self: GradientDescentTrainer) -> None:
+    is_default = self._learning_rate_scheduler is None and type(self._checkpointer) is Checkpointer
+    if is_default and isinstance(self.data_loader, BiLMDataLoader):
+        logger.warning(
+            "trainer: expected a learning_rate_scheduler or the checkpointer bilm, found neither; "
+            "trainer+: { … }, with +, keeps those of an imported config, and its optimizer"
+        )
     # The last one, so that checkpoints without its state are still read.
     self._callbacks = [*self._callbacks, _LastMetrics(self._serialization_dir)]  # type: ignore[has-type]
     _maybe_restore_checkpoint(self)

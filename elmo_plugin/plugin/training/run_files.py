@@ -9,17 +9,21 @@ Patches for the files that AllenNLP writes when training starts and when it is r
   trains only in an empty folder, or in one that has a config.
 - If the text that a vocabulary is made from has changed, a recovered run gave each row of its
   weights another word's. Here it is an error to replace the words of a run with checkpoints.
+- A start that fails, as by the path of a text, left a folder with its config and log, in which the
+  corrected command was refused. Here an error before training removes the folder that it made.
 - The vocabulary of type `from_files` may name a `model.tar.gz`, but not the folder of a run. Here
   it reads the vocabulary in this folder.
 """
 
 import os
 import shutil
+import traceback
 from functools import wraps
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from allennlp.commands import train
 from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.data.vocabulary import NAMESPACE_PADDING_FILE
@@ -32,6 +36,7 @@ from elmo_plugin.files.atomic_write import ENDING, TOKEN, atomic_write
 TEMPORARY = f".{CONFIG_NAME}.{TOKEN}{ENDING}"
 
 _to_file = Params.to_file
+_train_model = train.train_model
 _create_serialization_dir = util.create_serialization_dir
 _from_files = Vocabulary.from_files.__func__  # type: ignore[attr-defined]
 _save_to_files = Vocabulary.save_to_files
@@ -40,6 +45,19 @@ _save_to_files = Vocabulary.save_to_files
 def _write_whole(self: Params, params_file: str, *args: Any, **kwargs: Any) -> None:
     with atomic_write(params_file) as temporary:
         _to_file(self, str(temporary), *args, **kwargs)
+
+
+@wraps(_train_model)
+def _train_or_leave_nothing(params: Params, serialization_dir: str, **kwargs: Any) -> Any:
+    is_new = not os.path.isdir(serialization_dir) or not os.listdir(serialization_dir)
+    try:
+        return _train_model(params, serialization_dir, **kwargs)
+    except Exception as error:
+        called = {x.f_code.co_qualname for x, _ in traceback.walk_tb(error.__traceback__)}
+        # The second is that of distributed training, which may have begun too.
+        if is_new and called.isdisjoint({"TrainModel.run", "ProcessContext.join"}):
+            shutil.rmtree(serialization_dir, ignore_errors=True)
+        raise
 
 
 def _create_without_temporary(params: Params, folder: str, *args: Any, **kwargs: Any) -> None:
@@ -85,11 +103,13 @@ def _check_words(new: Path, folder: Path) -> None:
         found = "its words in another order" if is_order else "other words"
         raise InputError(
             f"vocabulary: expected that of the run in {folder.parent}, found {found}; restore the "
-            "text that it is made from to resume, or try again if the data_loader has num_workers"
+            "text that it is made from to resume, or see More text later, with new words in "
+            "docs/training.md; try again if the data_loader has num_workers"
         )
 
 
 Params.to_file = _write_whole  # type: ignore[method-assign]
+train.train_model = _train_or_leave_nothing
 util.create_serialization_dir = _create_without_temporary  # type: ignore[assignment]
 Vocabulary.from_files = classmethod(_from_files_of_a_run)  # type: ignore[assignment]
 Vocabulary.save_to_files = _save_whole_files  # type: ignore[method-assign]

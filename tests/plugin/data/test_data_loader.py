@@ -340,11 +340,13 @@ def test_cropped_words_are_warned_of(file: Path, caplog: pytest.LogCaptureFixtur
 
 
 def test_fewer_sentences_than_rows(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Training is refused with both numbers in the message, and evaluation uses as many rows as
-    there are sentences."""
-    file.write_text("a b\nc\n")
-    with pytest.raises(InputError, match=r"text\.txt: .* 2 sentences for 64 rows"):
-        make(file, batch_size=64)
+    """Training is refused with both numbers in the message, which says that a line is a sentence,
+    and evaluation uses as many rows as there are sentences."""
+    for text, n in (("a b . c d . " * 100, 1), ("a b\n\nc\n", 2)):
+        file.write_text(text)
+        message = rf"text\.txt: expected a sentence in each line .* found {n} line\(s\) for 64 rows"
+        with pytest.raises(InputError, match=message):
+            make(file, batch_size=64)
     loader = make(file, batch_size=64, shuffle=None)
     (batch,) = loader
     assert tensors(batch)["forward_targets"].shape == (2, 5)

@@ -30,6 +30,8 @@ from tests.conftest import BLOCKS, ROOT, file_size_limit, threads
 from tests.plugin.training.toy_training import Killed
 
 TEXT = ROOT / "fixtures" / "text"
+MORE_TEXT = "see More text later, with new words in docs/training.md"
+"""Where the errors about another text send to, a heading of the page."""
 
 
 @TrainerCallback.register("kill_for_test")
@@ -258,7 +260,7 @@ def test_a_resumed_run_refuses_another_text(tmp_path):
         train_model(Params(json.loads(json.dumps(params))), str(tmp_path / "run"))
     text.write_text("\n".join(text.read_text("utf-8").splitlines()[::-1]) + "\n", "utf-8")
     KillCallback.after = None
-    with pytest.raises(InputError, match="train_data_path: expected the text of the checkpoint"):
+    with pytest.raises(InputError, match=f"train_data_path: expected the text .*{MORE_TEXT}"):
         train_model(Params(params), str(tmp_path / "run"), recover=True)
 
 
@@ -296,7 +298,10 @@ def test_a_full_disk_within_an_epoch(tmp_path, monkeypatch):
 
 
 def test_a_refused_text_leaves_the_runs_vocabulary(tmp_path):
-    """AllenNLP saves the vocabulary before the checkpoint is read."""
+    """AllenNLP saves the vocabulary before the checkpoint is read. The error names a section of the
+    page on training."""
+    page = (ROOT / "docs" / "training.md").read_text("utf-8")
+    assert "## More text later, with new words\n" in page
     text = tmp_path / "train.txt"
     shutil.copy(TEXT / "train.txt", text)
     params = config(tmp_path / "cache").as_dict()
@@ -307,7 +312,7 @@ def test_a_refused_text_leaves_the_runs_vocabulary(tmp_path):
     saved = {file: file.read_bytes() for file in (tmp_path / "run" / "vocabulary").iterdir()}
     text.write_text("\n".join(text.read_text("utf-8").splitlines()[60:]) + "\n", "utf-8")
     KillCallback.after = None
-    with pytest.raises(InputError, match=r"vocabulary: expected that of the run in .* restore"):
+    with pytest.raises(InputError, match=f"vocabulary: .* of the run in .*{MORE_TEXT}"):
         train_model(Params(params), str(tmp_path / "run"), recover=True)
     folder = tmp_path / "run" / "vocabulary"
     assert {file: file.read_bytes() for file in folder.iterdir()} == saved
