@@ -152,9 +152,9 @@ def regions(scores: Any, start: Any, end: Any, after: int = 0) -> np.ndarray:
     check_count("after", after, least=0)
     some = [scores] if isinstance(scores, SentenceScores) else list(scores)
     sums = np.empty((len(some), 1 + after))
-    for k, (row, *span) in enumerate(named_spans(start, end, len(some))):
+    for k, (row, first, last) in enumerate(named_spans(start, end, len(some))):
         with named(row):
-            sums[k] = some[k]._sums(*span, after)
+            sums[k] = some[k]._sums(first, last, after)
     return sums if after else sums[:, 0]
 
 

@@ -5,10 +5,11 @@ starts and ends in it, in characters or in tokens.
 
 import logging
 import re
+from bisect import bisect, bisect_left
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby, tee
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,8 +110,8 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
         if unit == "tokens":
             places, size = [(k, k + 1) for k in range(len(row.tokens))], len(row.tokens)
         start, end = whole_span(name, unit, start, end, size)
-        inside = [k for k, (first, last) in enumerate(places) if first < end and start < last]
-        if not inside:
+        inside = range(bisect(places, start, key=itemgetter(1)), bisect_left(places, (end,)))
+        if not inside or start == end:
             fail(name, "a span with a token", text[start:end])
         first, last = places[inside[0]][0], places[inside[-1]][1]
         if first < start or end < last:
@@ -126,11 +127,11 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
 
 def _use(number: int, name: str, row: Row, first: int, last: int, word: str = "") -> Use:
     """The use that is the tokens from `first` to before `last` of a row."""
-    of_sentence = row.sentence or [0] * len(row.tokens)
+    of_sentence = row.sentence or [0] * len(row.tokens)  # in order
     token = " ".join(row.tokens[first:last])
     if of_sentence[first] != of_sentence[last - 1]:
         raise InputError(f"{name}: expected a span in one sentence, found {token!r} in several")
     in_row = of_sentence[first]
-    text = " ".join(x for x, own in zip(row.tokens, of_sentence) if own == in_row)
-    position = first - of_sentence.index(in_row)
-    return Use(word or token, token, "", number, position, text, in_row, number)
+    begin = bisect_left(of_sentence, in_row)
+    text = " ".join(row.tokens[begin : bisect(of_sentence, in_row)])
+    return Use(word or token, token, "", number, first - begin, text, in_row, number)

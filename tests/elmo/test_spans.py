@@ -152,6 +152,7 @@ SENTENCE = "The dog ran ."
             {},
             r"^sentence 1: expected a span with a token, found ''$",
         ),
+        (([SENTENCE], [5], [5]), {}, r"^sentence 0: expected a span with a token, found ''$"),
         (([SENTENCE], [5], [4]), {}, r"^sentence 0: .* found \(5, 4\)$"),
         (([SENTENCE], [-1], [4]), {}, r"^sentence 0: .* found \(-1, 4\)$"),
         (([SENTENCE], [11], [14]), {}, r"^sentence 0: .* found \(11, 14\)$"),
