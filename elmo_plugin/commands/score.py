@@ -114,8 +114,7 @@ def run(args: argparse.Namespace) -> None:
     model = _load(args)
     lines = partial(text_lines, args, file, name)
     if args.output_file is None:
-        scored = partial(_scored, model, args=args)
-        texts = in_one_call(scored, _groups(lines(), model, args))
+        texts = in_one_call(partial(_scored, model, args=args), _groups(lines(), model, args))
         print_text(_header(args) + next(texts, ""), end="")
         for text in texts:
             print_text(text, end="")

@@ -227,6 +227,5 @@ def read_scores(path: str | Path) -> Any:
     is a string as it was, also *NA*, *None* and *007*, and empty fields are missing numbers. Raises
     errors as `read_table`, and an `InputError` if pandas is not installed.
     """
-    pandas = needed("pandas")
     tokens = [token for _, token in read_table(Path(path), str(path), ["token"])]
-    return pandas.read_csv(path, keep_default_na=False, na_values="").assign(token=tokens)
+    return needed("pandas").read_csv(path, keep_default_na=False, na_values="").assign(token=tokens)
