@@ -115,11 +115,12 @@ def named(name: str) -> Iterator[None]:
 def whole_span(name: str, unit: str, start: Any, end: Any, size: int) -> tuple[int, int]:
     """
     A span of `size` characters or tokens as integers. Takes whole floats too, which a column of
-    pandas with a missing value has. Raises an `InputError` if it is empty or not inside.
+    pandas with a missing value has. The span may be empty. Raises an `InputError` if it is not
+    inside.
     """
     numbers = isinstance(start, NUMBER) and isinstance(end, NUMBER)
-    if not numbers or not 0 <= start < end <= size or start % 1 or end % 1:
-        fail(name, f"whole numbers of {unit}, 0 <= start < end <= {size}", (start, end))
+    if not numbers or not 0 <= start <= end <= size or start % 1 or end % 1:
+        fail(name, f"whole numbers of {unit}, 0 <= start <= end <= {size}", (start, end))
     return int(start), int(end)
 
 

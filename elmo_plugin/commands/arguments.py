@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
-from elmo_plugin.checks import MOST, InputError, device_named, shown
+from elmo_plugin.checks import MOST, InputError, device_named, fail, shown
 from elmo_plugin.commands.streams import standard_input
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.elmo import Elmo
@@ -17,7 +17,8 @@ from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.find import KEYS, NAMES_OF_A_BILM, File, find_bilm, one_bilm
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
 from elmo_plugin.pretrained import pretrained_names
-from elmo_plugin.text.lines import read_lines
+from elmo_plugin.text.lines import TABLE_NAME, read_lines
+from elmo_plugin.text.tables import read_table
 
 PLUGIN_ADDRESSES = ("docs://", "task://")
 
@@ -109,12 +110,20 @@ def readable(path: str) -> str:
 
 
 def text_lines(args: argparse.Namespace, file: Path | BinaryIO, name: str) -> Iterator[Line]:
-    """The lines of a text or, with --running-text, its sentences, of the shard."""
-    texts = read_lines(file, name)
-    if args.raw == RUNNING:
+    """
+    The lines of a text or, with --running-text, its sentences, of the shard; or the sentences of a
+    table, for which `--running-text` and `--documents` raise an `InputError`.
+    """
+    texts, documents = read_lines(file, name), getattr(args, "documents", False)
+    if TABLE_NAME.fullmatch(name):
+        if documents or args.raw == RUNNING:
+            fail("--documents and --running-text", "a text without them for a table", name)
+        texts = (sentence for _, sentence in read_table(file, name, ["sentence"]))
+    elif args.raw == RUNNING:
         return running_lines(texts, *args.shard)
-    texts = warn_of_wrapped(texts, name) if args.raw else texts
-    return sentence_lines(texts, name, getattr(args, "documents", False), *args.shard)
+    elif args.raw:
+        texts = warn_of_wrapped(texts, name)
+    return sentence_lines(texts, name, documents, *args.shard)
 
 
 def count_lines(file: Path | BinaryIO, lines: Iterable[Line]) -> int | None:

@@ -27,7 +27,7 @@ the file layout of AllenNLP 0.9; or one vector per sentence as an array in a Num
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("input_file", help="the text, plain or compressed; - for standard input")
+    parser.add_argument("input_file", help="a text or table, also compressed; - for standard input")
     parser.add_argument(
         "output_file", help="the HDF5 file to write, or with --pool a NumPy file, OUT.npy"
     )

@@ -37,8 +37,8 @@ from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.text.text_files import find_files
 
 DESCRIPTION = """
-Writes the log probability of each word of a text, one sentence per line, or the accuracy on minimal
-pairs as in BLiMP.
+Writes the log probability of each word of a text, one sentence per line, or of the column sentence
+of a table, .csv or .tsv; or the accuracy on minimal pairs as in BLiMP.
 """
 
 AT_ONCE = 256
@@ -53,7 +53,7 @@ DEFAULTS = False, 2, (0, 1)
 
 FLAGS = {
     "--each-pair": "with --pairs, write the scores of each pair, and not the accuracies",
-    "--per-token": "with --pairs, compare means over the words and the boundary, and not sums",
+    "--per-token": "with --pairs, compare means over words and sentence boundaries, and not sums",
     "--documents": "read each sentence on from the one before it, up to a blank line",
     "--entropy": "compute entropies too",
     "--rank": "compute the rank of each word in its distributions too",
@@ -63,7 +63,7 @@ FLAGS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "text", nargs="?", help="the text, plain or compressed; - for standard input"
+        "text", nargs="?", help="a text or table, also compressed; - for standard input"
     )
     parser.add_argument(
         "--pairs",
@@ -114,12 +114,10 @@ def run(args: argparse.Namespace) -> None:
     model = _load(args)
     lines = partial(text_lines, args, file, name)
     if args.output_file is None:
-        header = _header(args)
-        scored = partial(_scored, model, args=args)
-        for text in in_one_call(scored, _groups(lines(), model, args)):
-            print_text(header + text, end="")
-            header = ""
-        print_text(header, end="")  # of a text without sentences
+        texts = in_one_call(partial(_scored, model, args=args), _groups(lines(), model, args))
+        print_text(_header(args) + next(texts, ""), end="")
+        for text in texts:
+            print_text(text, end="")
     else:
         total = count_lines(file, lines())
         divide = document_groups if args.documents else groups
@@ -196,12 +194,8 @@ def _groups(
     """The lines that are scored in one call."""
     if args.documents:
         return document_groups(lines, PART_SENTENCES)
-    return groups(lines, _at_once(model))
-
-
-def _at_once(model: LanguageModel) -> int:
-    """Under `carry` each sentence continues from the one before it."""
-    return 1 if model.initial_state == "carry" else AT_ONCE
+    # Under `carry` each sentence continues from the one before it.
+    return groups(lines, 1 if model.initial_state == "carry" else AT_ONCE)
 
 
 def _header(args: argparse.Namespace) -> str:

@@ -572,8 +572,7 @@ class Elmo(BiLMLayers):
         # What reads text is not needed for vectors of whole sentences.
         from elmo_plugin.elmo.spans import embed_spans
 
-        places = {"start": start, "end": end}
-        return embed_spans(self, sentences, places, layer, unit, raw, max_tokens)
+        return embed_spans(self, sentences, start, end, layer, unit, raw, max_tokens)
 
     def _chosen(self, layers: list[Tensor], mask: Tensor, layer: str | int) -> Tensor:
         """The layers or the mix that `embed` returns, shape `(.., B, T, 2P)`."""

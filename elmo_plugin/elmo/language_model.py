@@ -246,8 +246,8 @@ class LanguageModel(BiLMLayers):
         some = self._score_rows(rows, ("e", False, False, False), documents=documents)
         if not some:
             fail("sentences", "at least one", sentences)
-        forward = -np.concatenate([x.forward for x in some]).mean()
-        backward = -np.concatenate([x.backward for x in some]).mean()
+        n = sum(x.n_predictions for x in some)
+        forward, backward = (-sum(getattr(x, d).sum() for x in some) / n for d in DIRECTIONS[1:])
         means = {"": (forward + backward) / 2, "forward_": forward, "backward_": backward}
         return {f"{name}perplexity": float(np.exp(mean)) for name, mean in means.items()}
 
@@ -302,14 +302,14 @@ class LanguageModel(BiLMLayers):
             fail("continuations", f"a list for each of {len(rows)} beginnings", continuations)
         phrases = [[tokens_of(*named) for named in own] for own in lists]
         flat = list(chain.from_iterable(phrases))
-        if not flat or not all(flat):
+        if (rows and not flat) or not all(flat):
             fail("continuations", "at least one, and words in each", continuations)
         sentences = [Row(row.tokens + words) for row, own in zip(rows, phrases) for words in own]
         alone = range(len(sentences))  # also under `carry`
         scores = self._score_rows(sentences, (base, False, False, unknown_missing), documents=alone)
         sums = iter([x.forward[-1 - len(words) : -1].sum() for x, words in zip(scores, flat)])
         of_rows = [np.array(list(islice(sums, len(own)))) for own in phrases]
-        return of_rows[0] if is_single else np.concatenate(of_rows) if one_each else of_rows
+        return of_rows[0] if is_single else np.hstack([[], *of_rows]) if one_each else of_rows
 
     @not_compiled
     @torch.no_grad()

@@ -38,8 +38,7 @@ def read_pairs(file: Path) -> Iterator[Pair]:
     (the paradigm, by default the file's name) and `linguistics_term` (the phenomenon, by default
     empty). Raises an `InputError` that names the line if it has another form.
     """
-    lines = read_lines(file, is_text=False)
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(file, is_text=False), start=1):
         try:
             pair = json.loads(line)
             values = [pair["sentence_good"], pair["sentence_bad"]]
@@ -59,8 +58,8 @@ def pair_scores(
 ) -> list[dict[str, Any]]:
     """
     A row for each pair. `forward_good` and so on are the sums of the log probabilities in bits, or
-    with `per_token` their means over the words and the boundary. `unknown_pair` says whether the
-    sentences are equal if all words that the softmax lacks are regarded as one. `raw`: see
+    with `per_token` their means over `SentenceScores.n_predictions`. `unknown_pair` says whether
+    the sentences are equal if all words that the softmax lacks are regarded as one. `raw`: see
     `LanguageModel.score`.
     """
     rows: list[dict[str, Any]] = []
@@ -70,18 +69,19 @@ def pair_scores(
             sentences: list[Any] = [s for pair in group for s in pair[:2]]
             scores = model.score(sentences if raw else [s.split() for s in sentences], raw=raw)
             for pair, good, bad in zip(group, scores[::2], scores[1::2]):
-                rows.append(pair._asdict() | _scores(good, bad, np.mean if per_token else np.sum))
+                rows.append(pair._asdict() | _scores(good, bad, per_token))
             progress.update(len(group))
     if not rows:
         raise InputError("--pairs: expected at least one pair, found none in these files")
     return rows
 
 
-def _scores(good: SentenceScores, bad: SentenceScores, reduced: Any) -> dict[str, Any]:
+def _scores(good: SentenceScores, bad: SentenceScores, per_token: bool) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name in DIRECTIONS[1:]:
         for kind, x in (("good", good), ("bad", bad)):
-            row[f"{name}_{kind}"] = float(reduced(getattr(x, name)))
+            n = x.n_predictions if per_token else 1
+            row[f"{name}_{kind}"] = float(getattr(x, name).sum() / n)
     one, other = ([w if k else None for w, k in zip(*x[:2])] for x in (good, bad))
     return row | {"tokens_good": len(one), "tokens_bad": len(other), "unknown_pair": one == other}
 

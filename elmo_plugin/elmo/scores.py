@@ -1,13 +1,15 @@
 """The scores of sentences, as arrays and as tables."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmo_plugin.checks import InputError, fail, named, whole_span
-from elmo_plugin.elmo.sentences import named_numbers
+from elmo_plugin.checks import InputError, check_count, fail, named, needed, whole_span
+from elmo_plugin.elmo.sentences import named_spans
+from elmo_plugin.text.tables import read_table
 
 BASES = {2: math.log(2), "e": 1.0}
 """The bases of logarithms, and their natural logarithms."""
@@ -75,21 +77,43 @@ class SentenceScores(NamedTuple):
         """-log2 p(w_k | w_1 .. w_{k-1}) of each word in bits, shape `(n,)`, for any `base`."""
         return -self.forward[:-1] * (BASES[self.base] / BASES[2])
 
+    @property
+    def n_predictions(self) -> int:
+        """
+        The number of predictions in each direction, whose sum is that of `forward` or `backward`:
+        one for each word and one for each sentence. Means and perplexities divide by it.
+        """
+        return len(self.tokens) + len(set(self.sentence or [0]))
+
     def region(self, start: int, end: int) -> float:
         """
         The sum of `surprisal` over the tokens of raw text that have a character from `start` to
-        before `end`, also those that are only partly in the region. Raises an `InputError` if there
-        is none, if the region ends after the last token, or if the scores are not of raw text. See
-        `regions` for several rows.
+        before `end`, also those that are only partly in the region. An empty region, whose `start`
+        is its `end`, has the sum 0; NaN if both are missing. Raises an `InputError` if there are
+        characters but no token in it, if it ends after the last token, or if the scores are not of
+        raw text. See `regions` for several rows.
         """
+        return float(self._sums(start, end, 0)[0])
+
+    def _sums(self, start: Any, end: Any, after: int) -> np.ndarray:
+        """The sums of a region and of the words after it; see `regions`. Shape `(1 + after,)`."""
+        sums = np.full(1 + after, np.nan)
+        if {str(start), str(end)} <= {"None", "nan", "NaT", "<NA>"}:  # missing values of columns
+            return sums
         if self.spans is None:
             raise InputError("region: expected the scores of raw text, by raw=True, found others")
-        size = max((last for _, last in self.spans), default=0)
-        start, end = whole_span("region", "characters", start, end, size)
-        inside = [max(start, first) < min(end, last) for first, last in self.spans]
-        if not any(inside):
+        first, last = np.array(self.spans, dtype=int).reshape(-1, 2).T
+        start, end = whole_span("region", "characters", start, end, last.max(initial=0))
+        inside = (first < end) & (start < last) & (start < end)
+        if start < end and not inside.any():
             fail("region", "characters of a token", (start, end))
-        return float(self.surprisal[inside].sum())
+        words, sentence = np.array(self.words), np.array(self.sentence)
+        # An empty region is in the sentence of the token that begins there.
+        own = sentence == sentence[first < max(end, start + 1)].max(initial=0)
+        following = np.setdiff1d(words[own], words[first < end])[:after]
+        masks = [inside, *(own & (words == word) for word in following)]
+        sums[: len(masks)] = [self.surprisal[mask].sum() for mask in masks]
+        return sums
 
     def fields(self) -> Iterator[tuple[str, Any]]:
         """The fields that were asked for and `surprisal`, by the names that they have in files."""
@@ -98,17 +122,40 @@ class SentenceScores(NamedTuple):
                 yield (SENTENCE_IN_ROW if name == "sentence" else name), x
 
 
-def regions(scores: Collection[SentenceScores], start: Any, end: Any) -> np.ndarray:
+def regions(scores: Any, start: Any, end: Any, after: int = 0) -> np.ndarray:
     """
-    The `SentenceScores.region` of each row, shape `(N,)`, float64. `start`, `end`: a number for
-    each row, such as columns of a DataFrame. Raises an `InputError` that names the row.
+    The surprisal of a critical region of raw text in each row, and of the words after it.
+
+    # Parameters
+
+    scores : `SentenceScores | Iterable[SentenceScores]`
+        The scores of N rows of raw text.
+    start, end : `Iterable`
+        The first character of each region and the one after its last, such as columns of a
+        DataFrame. A row in which both are missing has no region.
+    after : `int`, optional (default = `0`)
+        How many words after each region to measure too. Words are what whitespace separates, with
+        their punctuation. The first one begins at `end` or later.
+
+    # Returns
+
+    `numpy.ndarray`
+        The `SentenceScores.region` of each row, in bits, shape `(N,)`, float64. With `after`, shape
+        `(N, 1 + after)`: the region, and then each of the words after it. Words after the last
+        one of the region's sentence are NaN, and so is everything in a row without a region.
+
+    # Raises
+
+    `InputError`
+        As `SentenceScores.region`, with the name of the row.
     """
-    places, sums = {"start": start, "end": end}, []
-    columns = [named_numbers(*column, len(scores)) for column in places.items()]
-    for of_row, (row, first), (_, last) in zip(scores, *columns):
+    check_count("after", after, least=0)
+    some = [scores] if isinstance(scores, SentenceScores) else list(scores)
+    sums = np.empty((len(some), 1 + after))
+    for k, (row, first, last) in enumerate(named_spans(start, end, len(some))):
         with named(row):
-            sums.append(of_row.region(first, last))
-    return np.array(sums)
+            sums[k] = some[k]._sums(first, last, after)
+    return sums if after else sums[:, 0]
 
 
 def joined_scores(some: list[SentenceScores]) -> SentenceScores:
@@ -172,3 +219,13 @@ def score_columns(
         for name, column in columns.items():
             column += own[name]
     return columns
+
+
+def read_scores(path: str | Path) -> Any:
+    """
+    Read a CSV table of the command `score` or of `score_columns` as a pandas DataFrame. Each token
+    is a string as it was, also *NA*, *None* and *007*, and empty fields are missing numbers. Raises
+    errors as `read_table`, and an `InputError` if pandas is not installed.
+    """
+    tokens = [token for _, token in read_table(Path(path), str(path), ["token"])]
+    return needed("pandas").read_csv(path, keep_default_na=False, na_values="").assign(token=tokens)

@@ -186,12 +186,14 @@ def named_rows(sentences: Any, expected: str = "expected sentences") -> Iterator
         yield f"{kind} {number!r}", row.as_py() if hasattr(row, "as_py") else row  # of Arrow
 
 
-def named_numbers(name: str, column: Any, n_rows: int) -> list[tuple[str, Any]]:
-    """A number for each of `n_rows` sentences, with what errors call its row."""
-    numbers = list(named_rows(column, f"{name}: expected a list of numbers"))
-    if len(numbers) != n_rows:
-        fail(name, f"{n_rows} numbers, one for each sentence", len(numbers))
-    return numbers
+def named_spans(start: Any, end: Any, n_rows: int) -> list[tuple[str, Any, Any]]:
+    """What errors call the row of each of `n_rows` sentences, and its span in two columns."""
+    columns = []
+    for name, column in (("start", start), ("end", end)):
+        columns.append(list(named_rows(column, f"{name}: expected a list of numbers")))
+        if len(columns[-1]) != n_rows:
+            fail(name, f"{n_rows} numbers, one for each sentence", len(columns[-1]))
+    return [(row, first, last) for (row, first), (_, last) in zip(*columns)]
 
 
 def check_is_list(value: Any, expected: str) -> None:

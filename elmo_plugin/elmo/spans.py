@@ -5,16 +5,18 @@ starts and ends in it, in characters or in tokens.
 
 import logging
 import re
+from bisect import bisect, bisect_left
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import groupby, tee
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from elmo_plugin.checks import InputError, check_choice, check_flag, fail, whole_span
 from elmo_plugin.elmo.raw_text import Row
-from elmo_plugin.elmo.sentences import named_numbers, named_rows, row_of
+from elmo_plugin.elmo.sentences import named_rows, named_spans, row_of
 
 logger = logging.getLogger(__name__)
 
@@ -46,23 +48,24 @@ class Use(NamedTuple):
 
 
 def embed_spans(
-    elmo: Any, sentences: Any, places: dict[str, Any], layer: Any, unit: str, raw: bool, most: Any
+    elmo: Any, sentences: Any, start: Any, end: Any, layer: Any, unit: str, raw: bool, most: Any
 ) -> np.ndarray:
     """
-    The vectors of spans. `places`: the columns `start` and `end`. `most`: `max_tokens`. See
-    `Elmo.embed_spans`. Equal sentences are embedded once.
+    The vectors of spans. `most`: `max_tokens`. See `Elmo.embed_spans`. Equal sentences are embedded
+    once.
     """
     check_flag("raw", raw)
     check_state(elmo)
     rows = list(named_rows(sentences))
-    columns = [named_numbers(*named, len(rows)) for named in places.items()]
-    spans = ((*row, start, end) for row, (_, start), (_, end) in zip(rows, *columns))
-    uses = list(find_spans(spans, unit, raw))
+    spans = [(*x, *span) for x, (_, *span) in zip(rows, named_spans(start, end, len(rows)))]
+    # Equal texts follow one another, so that each is split once.
+    order = sorted(range(len(rows)), key=lambda k: str(rows[k][1]))
+    uses = list(find_spans((spans[k] for k in order), unit, raw))
     shape = (elmo.n_layers, elmo.output_dim) if layer == "all" else (elmo.output_dim,)
     vectors = np.empty((len(uses), *shape), dtype=np.float32)
     uses.sort(key=attrgetter("text"))
     for use, vector in embedded(elmo, uses, layer, max_tokens=most):
-        vectors[use.sentence] = vector
+        vectors[order[use.sentence]] = vector
     return vectors
 
 
@@ -96,9 +99,10 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
     """
     check_choice("unit of the spans", unit, UNITS)
     cut: list[str] = []
+    split = lru_cache(maxsize=1)(lambda text: row_of("", text, raw))
     for number, (name, sentence, start, end, *word) in enumerate(rows):
-        row = row_of(name, sentence, raw)
         is_text = isinstance(sentence, str)
+        row = split(sentence) if is_text else row_of(name, sentence, raw)
         text = sentence if is_text else " ".join(row.tokens)
         # Only a token of a list can have other whitespace than a space.
         tokens = re.finditer(r"\S+" if is_text else "[^ ]+", text)
@@ -106,8 +110,8 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
         if unit == "tokens":
             places, size = [(k, k + 1) for k in range(len(row.tokens))], len(row.tokens)
         start, end = whole_span(name, unit, start, end, size)
-        inside = [k for k, (first, last) in enumerate(places) if first < end and start < last]
-        if not inside:
+        inside = range(bisect(places, start, key=itemgetter(1)), bisect_left(places, (end,)))
+        if not inside or start == end:
             fail(name, "a span with a token", text[start:end])
         first, last = places[inside[0]][0], places[inside[-1]][1]
         if first < start or end < last:
@@ -123,11 +127,11 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
 
 def _use(number: int, name: str, row: Row, first: int, last: int, word: str = "") -> Use:
     """The use that is the tokens from `first` to before `last` of a row."""
-    of_sentence = row.sentence or [0] * len(row.tokens)
+    of_sentence = row.sentence or [0] * len(row.tokens)  # in order
     token = " ".join(row.tokens[first:last])
     if of_sentence[first] != of_sentence[last - 1]:
         raise InputError(f"{name}: expected a span in one sentence, found {token!r} in several")
     in_row = of_sentence[first]
-    text = " ".join(x for x, own in zip(row.tokens, of_sentence) if own == in_row)
-    position = first - of_sentence.index(in_row)
-    return Use(word or token, token, "", number, position, text, in_row, number)
+    begin = bisect_left(of_sentence, in_row)
+    text = " ".join(row.tokens[begin : bisect(of_sentence, in_row)])
+    return Use(word or token, token, "", number, first - begin, text, in_row, number)

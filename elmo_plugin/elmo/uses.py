@@ -3,7 +3,6 @@ The uses of words in a text: each occurrence of a listed word, with its sentence
 vector. The text is read once, and only sentences with such a word are embedded.
 """
 
-import csv
 import os
 import re
 from collections import Counter, defaultdict
@@ -37,6 +36,7 @@ from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.lines import TABLE_NAME, read_lines
+from elmo_plugin.text.tables import read_table
 from elmo_plugin.text.text_files import find_files
 
 AT_ONCE = 512
@@ -118,20 +118,10 @@ def uses_of(
 
 def _table_rows(table: str) -> Iterator[tuple[Any, ...]]:
     """The rows of a table as in `find_spans`."""
-    lines = read_lines(Path(local_path(table, "a table of spans")), table, is_text=False)
-    header = next(lines, "")
-    delimiter = "\t" if "\t" in header else ","
-    texts = (f"{line}\n" for line in chain([header], lines))
-    reader = csv.DictReader(texts, delimiter=delimiter, strict=True)
-    try:
-        if not {"sentence", "start", "end"} <= set(reader.fieldnames or ()):
-            fail(table, "a table with the columns sentence, start and end", header)
-        for row in reader:
-            places = row["start"], row["end"]
-            span = [int(x.removesuffix(".0")) if NUMBER.fullmatch(x or "") else x for x in places]
-            yield f"{table}, line {reader.line_num}", row["sentence"], *span, row.get("word")
-    except csv.Error as error:
-        fail(f"{table}, line {reader.line_num}", "quotes as in CSV", str(error))
+    file, columns = Path(local_path(table, "a table of spans")), ("sentence", "start", "end")
+    for name, sentence, *places in read_table(file, table, columns, ("word",)):
+        span = [int(x.removesuffix(".0")) if NUMBER.fullmatch(x) else x for x in places[:2]]
+        yield name, sentence, *span, *places[2:]
 
 
 def find_uses(

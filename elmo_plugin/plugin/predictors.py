@@ -147,11 +147,10 @@ def _tokens(json_dict: JsonDict) -> list[str]:
 def _output(scores: SentenceScores, substitutes: list[list[Substitute]]) -> JsonDict:
     """The output for a sentence."""
     forward, backward = scores.forward.tolist(), scores.backward.tolist()
-    log_p = forward + backward
     return {
         "tokens": scores.tokens,
         "in_vocabulary": scores.in_vocabulary.tolist(),
-        "perplexity": exp(-sum(log_p) / len(log_p)),
+        "perplexity": exp(-sum(forward + backward) / (2 * scores.n_predictions)),
         "forward_log_probabilities": forward,
         "backward_log_probabilities": backward,
         "substitutes": [[word._asdict() for word in best] for best in substitutes],

@@ -19,6 +19,7 @@ from allennlp.modules.elmo import batch_to_ids
 from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands import elmo as elmo_command
+from elmo_plugin.commands.runner import run_program
 from elmo_plugin.elmo import dump, results
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.uses import read_uses
@@ -955,3 +956,16 @@ def test_pretrained(text, tmp_path, options, bilm_files, monkeypatch):
     assert same(read(tmp_path / "name"), read(tmp_path / "files"))
     with pytest.raises(InputError, match=f"expected one of: {folder.name}.*; found 'none'"):
         run(text, tmp_path / "none", "--all", "--pretrained", "none")
+
+
+def test_a_table(tmp_path, options):
+    """Expected: the vectors of its column `sentence` as a text, by the same function."""
+    (tmp_path / "text").write_text("It ran .\nYes , it did .\n")
+    (tmp_path / "table.csv").write_text('n,sentence\n1,It ran .\n2,"Yes , it did ."\n')
+    for name in ("text", "table.csv"):
+        arguments = [tmp_path / name, tmp_path / f"{name}.hdf5", "--average", *options]
+        assert run_program("elmo", list(map(str, arguments))) is None
+    with h5py.File(tmp_path / "text.hdf5") as one, h5py.File(tmp_path / "table.csv.hdf5") as other:
+        assert set(one) == set(other) == {"0", "1", "sentence_to_index"}
+        assert one["sentence_to_index"][0] == other["sentence_to_index"][0]
+        assert all(numpy.array_equal(one[key][()], other[key][()]) for key in "01")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 import torch
 
 from elmo_plugin import LanguageModel
+from elmo_plugin.checks import InputError
 from elmo_plugin.commands import score
 from elmo_plugin.commands.runner import run_program
 from elmo_plugin.elmo import pairs
-from tests.conftest import allennlp, python, threads, without
+from elmo_plugin.elmo.scores import read_scores
+from tests.conftest import ROOT, allennlp, python, threads, without
 from tests.test_line import ABSENT
 
 TEXT = ["he threw the stick to the dog .", "He", "the unheard-of\u00a0dog .", "to the dog"]
@@ -151,7 +154,7 @@ def test_killed_and_resumed(
 
     arguments = [text, *model, "--output-file", tmp_path / "out"]
     with monkeypatch.context() as patch:
-        patch.setattr(score, "_at_once", lambda _: 1)
+        patch.setattr(score, "AT_ONCE", 1)
         patch.setattr(LanguageModel, "score", killed)
         assert run(*arguments) == 130
     assert not (tmp_path / "out").exists()
@@ -269,7 +272,7 @@ def test_documents(
 
 
 def test_ranks_and_missing_numbers(
-    text: Path, bilm_archive: str, capsys: pytest.CaptureFixture
+    text: Path, bilm_archive: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """Expected: the numbers of `LanguageModel.score`. A word that the softmax lacks has empty
     fields in CSV, which R and pandas read as missing numbers, and null in JSON."""
@@ -278,7 +281,8 @@ def test_ranks_and_missing_numbers(
     assert printed(capsys, *arguments[:-2]).partition("\n")[0] == columns
     table = printed(capsys, *arguments)
     assert table.partition("\n")[0] == columns + ",forward_rank,backward_rank"
-    data = pandas.read_csv(io.StringIO(table), converters={"token": str})
+    (tmp_path / "table.csv").write_text(table, "utf-8")
+    data = read_scores(tmp_path / "table.csv")
     model = LanguageModel.from_archive(bilm_archive)
     sentences = [sentence.split() for sentence in TEXT]
     scores = model.score(sentences, rank=True, unknown_missing=True)
@@ -305,6 +309,87 @@ def test_shards_are_the_whole(text: Path, bilm_archive: str, capsys: pytest.Capt
             for name in ("forward", "backward"):
                 assert float(one.pop(name)) == pytest.approx(float(other.pop(name)), abs=1e-5)
             assert one == other
+
+
+MISSING_BY_NAME = ["None", "NA", "nan", "null", "N/A", "007", "1e5", "True", '"', "a,b"]
+"""Words that look like missing values, numbers or quotes to a reader of CSV."""
+PAGE = (ROOT / "docs" / "surprisal.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("reader", ["our function", "the call on the page"])
+def test_words_in_a_table_stay_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    """By definition: the tokens are those of the text, and the missing numbers those of the words
+    that the softmax lacks. The call on the page, which needs only pandas, is run as it is there."""
+    monkeypatch.chdir(tmp_path)
+    lines = [" ".join(MISSING_BY_NAME), "the NA dog", "null"]
+    Path("TEXT").write_text("\n".join(lines) + "\n")
+    options = ["--pretrained", "tiny", "--unknown-missing", "--rank"]
+    printed(capsys, "TEXT", *options, "--output-file", "SCORES.csv")
+    (call,) = re.findall(r"^words = (pandas\.read_csv\(.*\))$", PAGE, re.MULTILINE)
+    found = read_scores("SCORES.csv") if reader == "our function" else eval(call)
+    assert found["token"].tolist() == " ".join(lines).split()
+    assert [found[name].dtype.kind for name in ("sentence", "position")] == ["i", "i"]
+    assert found["in_vocabulary"].dtype == bool
+    scores = LanguageModel.from_pretrained("tiny").score(
+        pandas.Series(lines), rank=True, unknown_missing=True
+    )
+    for name in ("surprisal", "forward", "forward_rank"):
+        expected = np.hstack([getattr(x, name)[: len(x.tokens)] for x in scores])
+        assert 0 < np.isnan(expected).sum() < len(expected)
+        np.testing.assert_allclose(found[name].to_numpy(), expected, atol=1e-5)
+
+
+def test_other_files_are_no_table_of_scores(text: Path, tmp_path: Path) -> None:
+    """By definition: an error names the file. A table that was cut in a row is one of them."""
+    out = tmp_path / "scores.jsonl"
+    assert run(text, "--pretrained", "tiny", "--format", "jsonl", "--output-file", out) is None
+    with pytest.raises(InputError, match=r"scores\.jsonl: expected a table with one column token"):
+        read_scores(out)
+    (tmp_path / "cut.csv").write_text("sentence,token,surprisal\n0,He,4.1\n0,ran\n")
+    with pytest.raises(InputError, match=r"cut\.csv, line 3: expected 3 fields, as in the header"):
+        read_scores(tmp_path / "cut.csv")
+    for form in ("csv", "csv.gz", "tsv"):
+        file, separator = tmp_path / f"empty.{form}", "\t" if form == "tsv" else ","
+        pandas.DataFrame({"sentence": [], "token": []}).to_csv(file, index=False, sep=separator)
+        assert form == "tsv" or read_scores(file).shape == (0, 2)
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.tsv", "TABLE.CSV.gz", "table.tsv.xz"])
+@pytest.mark.parametrize("options", [(), ("--raw",), ("--shard", "2/2"), ("--format", "jsonl")])
+def test_the_sentences_of_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture, name: str, options: tuple
+) -> None:
+    """Expected: what is written for the text of the column, whose lines have the numbers of the
+    rows. pandas writes the table."""
+    sentences = ['He threw, "it" .', "the dog ran .", "He\u00a0left ."]
+    data = pandas.DataFrame({"item": [1, 2, 3], "sentence": sentences, "note": ["a,b", None, "c"]})
+    data.to_csv(tmp_path / name, index=False, sep="," if "csv" in name.lower() else "\t")
+    (tmp_path / "text").write_text("\n".join(sentences) + "\n", "utf-8")
+    expected = printed(capsys, tmp_path / "text", "--pretrained", "tiny", *options)
+    assert printed(capsys, tmp_path / name, "--pretrained", "tiny", *options) == expected
+    out = tmp_path / "out"
+    printed(capsys, tmp_path / name, "--pretrained", "tiny", *options, "--output-file", out)
+    assert out.read_text("utf-8") == expected
+
+
+def test_tables_that_cannot_be_scored(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """By definition: errors name the file, and the line or the option; nothing is printed."""
+    table = tmp_path / "table.csv"
+    for content, message in (
+        ("text\nThe dog .\n", "table.csv: expected a table with one column sentence, found ['te"),
+        ("sentence\nHello, you\n", "table.csv, line 2: expected 1 fields, as in the header, f"),
+        ('n,sentence\n1,He .\n\n2," "\n', "table.csv, line 4: expected a value in the column s"),
+    ):
+        table.write_text(content)
+        assert message in run(table, "--pretrained", "tiny")
+        assert message in run(table, "--pretrained", "tiny", "--output-file", tmp_path / "out")
+    table.write_text("sentence\nHe .\n")
+    for option in ("--documents", "--running-text"):
+        message = run(table, "--pretrained", "tiny", option)
+        assert "--documents and --running-text: expected a text without them for a tab" in message
+    assert capsys.readouterr().out == "" and not (tmp_path / "out").exists()
 
 
 def test_errors(
@@ -428,3 +513,26 @@ def test_each_pair(
     assert accuracies["forward"] == pytest.approx(100 * better.mean())
     jsonl = printed(capsys, *arguments, "--each-pair", "--format", "jsonl").splitlines()
     assert [json.loads(line)["forward_good"] for line in jsonl] == table["forward_good"].tolist()
+
+
+def test_means_of_several_sentences(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Expected: the means over the words and the ends of the sentences, which are scored apart. The
+    perplexity of a text is by the same mean, and a sentence more changes the better one."""
+    good, bad = "He ran. It rained.", "He ran and it rained ran."
+    line = json.dumps({"sentence_good": good, "sentence_bad": bad})
+    (tmp_path / "pairs").write_text(line)
+    options = ["--pretrained", "tiny", "--raw", "--per-token", "--each-pair", "--format", "jsonl"]
+    row = json.loads(printed(capsys, "--pairs", tmp_path / "pairs", *options))
+    model = LanguageModel.from_pretrained("tiny")
+    apart = {
+        "good": model.score([["He", "ran", "."], ["It", "rained", "."]]),
+        "bad": model.score(["He ran and it rained ran .".split()]),
+    }
+    for kind, scores in apart.items():
+        for direction in ("forward", "backward"):
+            numbers = np.hstack([getattr(x, direction) for x in scores])
+            assert row[f"{direction}_{kind}"] == pytest.approx(numbers.mean(), abs=1e-5)
+            perplexity = model.perplexity([{"good": good, "bad": bad}[kind]], raw=True)
+            bits = np.log2(perplexity[f"{direction}_perplexity"])
+            assert bits == pytest.approx(-numbers.mean(), abs=1e-5)
+    assert row["forward_good"] == pytest.approx(-5.142, abs=1e-3)

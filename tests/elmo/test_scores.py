@@ -1,5 +1,6 @@
 """Surprisal, ranks, missing scores, regions and continuations, compared with the oracle."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +89,9 @@ def test_a_region() -> None:
         InputError, match=r"^region: expected characters of a token, found \(3, 4\)"
     ):
         scores.region(3, 4)
-    for wrong in ((5, 5), (6, 5), (-1, 3), (30, len(text) + 1), (90, 95), (0, np.nan), (0.5, 3)):
+    for empty in ((0, 0), (5, 5), (3, 3), (len(text), len(text))):
+        assert scores.region(*empty) == 0.0
+    for wrong in ((6, 5), (-1, 3), (30, len(text) + 1), (90, 95), (0, np.nan), (0.5, 3)):
         with pytest.raises(InputError, match=rf"^region: expected whole .* end <= {len(text)}, fo"):
             scores.region(*wrong)
     with pytest.raises(InputError, match=r"^region: expected the scores of raw text"):
@@ -96,8 +99,8 @@ def test_a_region() -> None:
 
 
 def test_regions_of_rows() -> None:
-    """By definition: the sums of `region`, also for whole floats, and errors with the row's label,
-    or its number in a list."""
+    """By definition: the sums of `region`, also for whole floats, and NaN in a row without a
+    region. Errors have the row's label, or its number in a list."""
     model = LanguageModel.from_pretrained("tiny")
     data = pandas.DataFrame({"text": ["A dog.", "It ran.", "He left."]}, index=[10, 20, 30])
     data["start"], data["end"] = [2, 3, 3], [5.0, np.nan, 7]
@@ -111,6 +114,13 @@ def test_regions_of_rows() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     with pytest.raises(InputError, match=r"^row 20: region: expected whole .* found \(3, nan\)$"):
         regions(scores, data["start"], data["end"])
+    for missing in (None, np.nan, pandas.NA):
+        starts = pandas.Series([2, missing, 3], data.index, dtype=object)
+        ends = pandas.Series([5, missing, 7], data.index, dtype=object)
+        for columns in ((starts, ends), (starts.astype("Int64"), ends.astype("Int64"))):
+            with_missing = regions((x for x in scores), *columns)
+            np.testing.assert_allclose(with_missing, [expected[0], np.nan, expected[1]], rtol=1e-5)
+    np.testing.assert_allclose(regions(scores[0], [2], [5]), expected[:1], rtol=1e-5)
     with pytest.raises(
         InputError, match=r"^sentence 2: region: expected .* end <= 8, found \(3, 9\)"
     ):
@@ -120,6 +130,47 @@ def test_regions_of_rows() -> None:
     ):
         regions(scores, [2, 3, 3], [5, 6])
     assert regions([], [], []).shape == (0,)
+
+
+SPILLED = "The old dog isn't here, is it? He left. \u2014 So?"
+
+
+def test_words_after_a_region() -> None:
+    """Expected: `region` of each of the next words, which are found by a regular expression; those
+    of the next sentence, whose first word is written by hand, are missing."""
+    model = LanguageModel.from_pretrained("tiny")
+    scores = model.score(SPILLED, raw=True)
+    words = [match.span() for match in re.finditer(r"\S+", SPILLED)]
+    sentence_of = [scores.sentence[scores.words.index(word)] for word in range(len(words))]
+    assert sentence_of[:8] == [0] * 6 + [0, 1] and len(words) == len(set(scores.words))
+    for of_word, (begin, end) in enumerate(words):
+        for first, last in ((begin, end), (begin, begin + 1), (begin, begin)):
+            following = range(of_word + (first < last), len(words))
+            own = [k for k in following if sentence_of[k] == sentence_of[of_word]][:3]
+            expected = [scores.region(first, last), *(scores.region(*words[k]) for k in own)]
+            expected += [np.nan] * (4 - len(expected))
+            found = regions([scores], [first], [last], after=3)
+            np.testing.assert_allclose(found, [expected], rtol=1e-9)
+    both = regions([scores] * 2, [0, None], [3, None], after=1)
+    assert np.isnan(both).tolist() == [[False, False], [True, True]]
+    assert np.isnan(regions([model.score("", raw=True)], [0], [0], 2)).tolist() == [
+        [False] + [True] * 2
+    ]
+    unknown = model.score("The zorblax, he said.", raw=True, unknown_missing=True)
+    assert np.isnan(regions([unknown], [0], [3], 2)).tolist() == [[False, True, False]]
+    assert regions([], [], [], after=2).shape == (0, 3)
+    with pytest.raises(InputError, match=r"^after: expected a whole number from 0 to "):
+        regions([scores], [0], [3], after=-1)
+
+
+def test_no_rows_of_continuations(model: LanguageModel) -> None:
+    """By definition: an empty result of the same type as that of some rows."""
+    none = pandas.Series([], dtype=str)
+    for prefixes in ([], none):
+        found = model.score_continuations(prefixes, none)
+        assert isinstance(found, np.ndarray) and found.shape == (0,) and found.dtype == np.float64
+        for continuations in ([], ["dog"]):
+            assert model.score_continuations(prefixes, continuations) == []
 
 
 def test_continuations(model: LanguageModel, tmp_path: Path) -> None:

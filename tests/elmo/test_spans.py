@@ -15,6 +15,7 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
+from elmo_plugin.elmo.raw_text import split_tokens
 from tests import compare
 
 WORDS = "We like ice cream and caf\u00e9 sorbet , x\u2019y \U0001f600 .".split(" ")
@@ -120,6 +121,21 @@ def test_equal_sentences_are_read_once(elmo: Elmo, monkeypatch: pytest.MonkeyPat
     assert np.array_equal(found[1], found[3]) and not np.array_equal(found[0], found[1])
 
 
+def test_a_text_is_split_once(elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Property: the vectors of spans in mixed order are those of each text alone, and each of two
+    texts is split once."""
+    texts = [TEXT, "The dog left.", TEXT, "The dog left.", TEXT]
+    phrases = ["here", "dog", "dog", "left", "She"]
+    starts = [text.find(phrase) for text, phrase in zip(texts, phrases)]
+    ends = np.add(starts, [*map(len, phrases)])
+    alone = [elmo.embed_spans([x], [a], [b], raw=True)[0] for x, a, b in zip(texts, starts, ends)]
+    calls: list[str] = []
+    spy = lambda text: calls.append(text) or split_tokens(text)  # noqa: E731
+    monkeypatch.setattr("elmo_plugin.elmo.sentences.split_tokens", spy)
+    assert_close(elmo.embed_spans(texts, starts, ends, raw=True), np.stack(alone), atol=1e-5)
+    assert sorted(calls) == sorted(set(texts))
+
+
 def test_no_spans(elmo: Elmo) -> None:
     assert elmo.embed_spans([], [], []).shape == (0, elmo.output_dim)
     assert elmo.embed_spans([], [], [], "all").shape == (0, 3, elmo.output_dim)
@@ -134,8 +150,9 @@ SENTENCE = "The dog ran ."
         (
             ([SENTENCE] * 2, [0, 4], [3, 4]),
             {},
-            r"^sentence 1: expected whole .* end <= 13, found \(4, 4\)$",
+            r"^sentence 1: expected a span with a token, found ''$",
         ),
+        (([SENTENCE], [5], [5]), {}, r"^sentence 0: expected a span with a token, found ''$"),
         (([SENTENCE], [5], [4]), {}, r"^sentence 0: .* found \(5, 4\)$"),
         (([SENTENCE], [-1], [4]), {}, r"^sentence 0: .* found \(-1, 4\)$"),
         (([SENTENCE], [11], [14]), {}, r"^sentence 0: .* found \(11, 14\)$"),
@@ -145,7 +162,8 @@ SENTENCE = "The dog ran ."
             r"^sentence 0: .* of tokens, .* <= 4, .*\(3, 5\)$",
         ),
         (([SENTENCE], [3], [4]), {}, r"^sentence 0: expected a span with a token, found ' '$"),
-        (([""], [0], [0]), {}, r"^sentence 0: .* <= 0, found \(0, 0\)$"),
+        (([""], [0], [0]), {}, r"^sentence 0: expected a span with a token, found ''$"),
+        (([""], [0], [1]), {}, r"^sentence 0: .* <= 0, found \(0, 1\)$"),
         (([SENTENCE], [0.5], [3]), {}, r"^sentence 0: .* found \(0.5, 3\)$"),
         (([SENTENCE], [0], [math.inf]), {}, r"^sentence 0: .* found \(0, inf\)$"),
         (([SENTENCE], ["0"], ["3"]), {}, r"^sentence 0: .* found \('0', '3'\)$"),
