@@ -27,14 +27,13 @@ def one_token(text: str) -> str:
     return "_".join(text.split()) or "_"
 
 
-def load_model(model: Any, layer: Any, device: Any = "cpu", **settings: Any) -> Elmo:
+def load_model(model: Any, device: Any = "cpu", **settings: Any) -> Elmo:
     """
     The model that `Elmo.from_archive` loads, or that of a `BiLM`, frozen and on its device. Its
     vectors for a sentence do not depend on other sentences. `settings`: `precision`
     and `initial_state` of `Elmo`, by default those of the model, with `warm` instead of `carry`.
 
-    Raises an `InputError` if there is no such device, if another parameter has a wrong value, or if
-    `layer` is a mix with layer norm, whose statistics are those of a whole batch.
+    Raises an `InputError` if there is no such device, or if another parameter has a wrong value.
     """
     device = available_device("device", device)
     options = {name: value for name, value in settings.items() if value is not None}
@@ -47,8 +46,6 @@ def load_model(model: Any, layer: Any, device: Any = "cpu", **settings: Any) -> 
         elmo = Elmo.from_archive(model, **options)
     if elmo.initial_state == "carry":
         elmo.initial_state = "warm"
-    if layer == "mix" and elmo.mixes[0].do_layer_norm:
-        fail("layer", "another than the mix of this model, whose layer norm is of a batch", layer)
     return elmo.eval().to(device)
 
 

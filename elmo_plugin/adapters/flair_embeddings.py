@@ -47,7 +47,7 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         settings = {"precision": precision, "initial_state": initial_state}
-        elmo = load_model(model, layer, device=device or flair.device, **settings)
+        elmo = load_model(model, device=device or flair.device, **settings)
         self.elmo = elmo.requires_grad_(False)  # the mix too
         self.layer = layer
         self.name = f"elmo-{'bilm' if isinstance(model, BiLM) else model}-{layer}"

@@ -66,7 +66,7 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         check_has_one_vector(self.layer)
         self._loaded_with = self.get_params(deep=False)
         self._loaded_with.pop("raw")  # the model does not depend on it
-        self.elmo_ = load_model(**self._loaded_with)
+        self.elmo_ = load_model(**{k: x for k, x in self._loaded_with.items() if k != "layer"})
         self._n_features_out = self.elmo_.output_dim  # names of features need it
         return self
 

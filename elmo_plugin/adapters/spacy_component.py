@@ -53,7 +53,7 @@ class ElmoComponent:
 
     @cached_property
     def elmo(self) -> Elmo:
-        return load_model(self.model, self.layer, **self.settings)
+        return load_model(self.model, **self.settings)
 
     def __call__(self, doc: Any) -> Any:
         return next(self.pipe([doc]))
@@ -82,7 +82,7 @@ class ElmoComponent:
         self.elmo.save(path)
 
     def from_disk(self, path: str | os.PathLike, *, exclude: Sequence[str] = ()) -> ElmoComponent:
-        self.elmo = load_model(path, self.layer, **self.settings)
+        self.elmo = load_model(path, **self.settings)
         return self
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from elmo_plugin.checks import WHOLE, fail
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.raw_text import Row
-from elmo_plugin.elmo.sentences import batches_by_length, by_row, groups, named_rows, sentences_of
+from elmo_plugin.elmo.sentences import batches_by_length, by_row, groups, named_rows
 from elmo_plugin.modules import LSTMState
 
 logger = logging.getLogger(__name__)
@@ -70,8 +70,7 @@ def read_documents(
     the `initial_state`, under `carry` with zeros, and the model's own carried state stays.
     """
     most = model.max_tokens(max_tokens)
-    sentences = sentences_of(rows)
-    model.check_words(sentences)
+    sentences = model.checked_sentences(rows)
     # Documents of equal length end together, so that batches stay large.
     for group in groups(sorted(documents, key=len, reverse=True), MOST_DOCUMENTS):
         start = model.bilm.initial_state(model.initial_state, len(group))

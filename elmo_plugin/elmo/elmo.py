@@ -27,7 +27,7 @@ from elmo_plugin.checks import (
 )
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
-from elmo_plugin.elmo.raw_text import Row
+from elmo_plugin.elmo.raw_text import FIRST_WORDS, Row
 from elmo_plugin.elmo.sentences import (
     OF_PROCESS,
     PART_BATCHES,
@@ -81,7 +81,8 @@ class Elmo(BiLMLayers):
     num_output_representations : `int`, optional (default = `1`)
         Number of mixes, each with its own weights.
     do_layer_norm : `bool`, optional (default = `False`)
-        Whether to normalize each layer before mixing; see `ScalarMix`.
+        Whether to normalize each layer before mixing, by the mean and variance of each sentence;
+        in `forward`, which tasks use, by those of the whole batch, as in AllenNLP.
     dropout : `float`, optional (default = `0.0`)
         Dropout rate of the mixed vectors.
     keep_sentence_boundaries : `bool`, optional (default = `False`)
@@ -204,12 +205,13 @@ class Elmo(BiLMLayers):
         Make a model of what `find_bilm` found, with the mixes that were trained with the biLM, if
         `kwargs` do not ask for others.
         """
-        if loaded.mixes is None:
-            return cls(loaded.bilm, **kwargs)
-        settings = loaded.mixes.settings
-        if kwargs.get("scalar_mix_parameters") is not None:
-            return cls(loaded.bilm, **{**settings, "use_top_only": False, **kwargs})
+        settings = {} if loaded.mixes is None else loaded.mixes.settings
+        if has_weights := kwargs.get("scalar_mix_parameters") is not None:
+            settings = {**settings, "use_top_only": False}
         elmo = cls(loaded.bilm, **{**settings, **kwargs})
+        elmo.known_words = (loaded.words or [])[:FIRST_WORDS]
+        if loaded.mixes is None or has_weights:
+            return elmo
         states = elmo._state_of_mixes(), loaded.mixes.state
         own, trained = ({name: x.shape for name, x in state.items()} for state in states)
         if own == trained:
@@ -299,7 +301,9 @@ class Elmo(BiLMLayers):
         keep = self.keep_sentence_boundaries
         with self.reading():  # layers and mixes are from the same weights
             layers, mask = self.layers(flat, boundaries=keep or self._normalizes)
-            mixed, mask = self._mixed(layers, mask, self.mixes, keep)
+            mixed = [mix(layers, mask) for mix in self.mixes]
+        if self._normalizes and not keep:
+            mixed, mask = without_boundaries(mixed, mask)
         return {
             "elmo_representations": [self.dropout(x).view(*outer, *x.shape[1:]) for x in mixed],
             "mask": mask.view(*outer, mask.size(1)),
@@ -309,15 +313,6 @@ class Elmo(BiLMLayers):
     def _normalizes(self) -> bool:
         """Whether mixes read the boundaries: the statistics of layer norm include them."""
         return self.mixes[0].do_layer_norm
-
-    def _mixed(
-        self, layers: list[Tensor], mask: Tensor, mixes: list[ScalarMix], keep_boundaries: bool
-    ) -> tuple[list[Tensor], Tensor]:
-        """Mixes of layers, each of shape `(B, T, 2P)`, and their mask, shape `(B, T)`."""
-        mixed = [mix(layers, mask) for mix in mixes]
-        if self._normalizes and not keep_boundaries:
-            return without_boundaries(mixed, mask)
-        return mixed, mask
 
     @not_compiled
     @torch.no_grad()
@@ -577,8 +572,8 @@ class Elmo(BiLMLayers):
     def _chosen(self, layers: list[Tensor], mask: Tensor, layer: str | int) -> Tensor:
         """The layers or the mix that `embed` returns, shape `(.., B, T, 2P)`."""
         if layer == "mix":
-            (mixed,), _ = self._mixed(layers, mask, self.mixes[:1], keep_boundaries=False)
-            return mixed
+            mixed = self.mixes[0](layers, mask, by_sentence=True)
+            return without_boundaries([mixed], mask)[0][0] if self._normalizes else mixed
         return CHOICES[layer](layers) if layer in CHOICES else layers[int(layer)]
 
     def export(self, layer: str | int = "mix") -> torch.export.ExportedProgram:

@@ -15,7 +15,7 @@ from elmo_plugin.checks import WHOLE, InputError, check_choice, check_count, che
 from elmo_plugin.elmo.documents import documents_of, read_documents
 from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.elmo.layers import BiLMLayers
-from elmo_plugin.elmo.raw_text import Row
+from elmo_plugin.elmo.raw_text import FIRST_WORDS, Row
 from elmo_plugin.elmo.scores import BASES, BY_DIRECTION, DIRECTIONS, SentenceScores, joined_scores
 from elmo_plugin.elmo.sentences import by_row, named_rows, sentences_of, token_rows, tokens_of
 from elmo_plugin.formats.build import FoundBiLM
@@ -74,6 +74,7 @@ class LanguageModel(BiLMLayers):
         super().__init__(bilm, initial_state=initial_state, precision=precision)
         self.softmax = softmax
         self.words = list(words)
+        self.known_words = self.words[:FIRST_WORDS]
         self._ids = {word: number for number, word in enumerate(self.words)}
 
     @property

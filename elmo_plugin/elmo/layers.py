@@ -28,7 +28,7 @@ from elmo_plugin.elmo.frozen import (
     use_one_thread_in_children,
 )
 from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
-from elmo_plugin.elmo.raw_text import Row
+from elmo_plugin.elmo.raw_text import FIRST_WORDS, Row
 from elmo_plugin.elmo.sentences import (
     DEVICE_TOKENS,
     MAX_TOKENS,
@@ -51,6 +51,9 @@ class BiLMLayers(CarriesState):
     those of any other by its modules, with whatever autograd and hooks make of them. See `Elmo` for
     the parameters. Public methods hold the biLM's lock, and `layers` and `frozen` expect it held.
     """
+
+    known_words: Sequence[str] = ()
+    """The `FIRST_WORDS` most frequent words that the biLM was trained on, if they are known."""
 
     def __init__(
         self,
@@ -186,16 +189,27 @@ class BiLMLayers(CarriesState):
         B is 1. `sentences`, `raw`: see `Elmo.embed`, except that B is the number of sentences, also
         where a raw text has several. Raises an `InputError` as `Elmo.embed`.
         """
-        batch = sentences_of(token_rows(sentences, raw)[0])
-        self.check_words(batch)
-        return self._characters(batch)
+        return self._characters(self.checked_sentences(token_rows(sentences, raw)[0]))
 
-    def check_words(self, sentences: list[list[str]]) -> None:
-        """Warn of words that are read as others, once for each call; see `one_call`."""
+    def checked_sentences(self, rows: list[Row]) -> list[list[str]]:
+        """
+        The sentences of rows. Warns of words that are read as others, and of raw text for a model
+        of another language than English, once for each call; see `one_call`.
+        """
+        sentences, is_raw = sentences_of(rows), any(row.sentence is not None for row in rows)
         warnings = word_warnings()
         warnings.of_cut_words(sentences, self.bilm.token_encoder.word_limit)
+        if is_raw:
+            warnings.of_other_language(self._first_words)
         if (knows := self._knows) is not None:
-            warnings.of_unknown_words(sentences, knows)
+            warnings.of_unknown_words(sentences, knows, is_raw)
+        return sentences
+
+    @property
+    def _first_words(self) -> Sequence[str]:
+        """Those of a table, or `known_words`."""
+        table = self.bilm.word_table
+        return self.known_words if table is None else table.words.first(FIRST_WORDS)
 
     @property
     def _knows(self) -> Callable[[str], bool] | None:
@@ -225,8 +239,7 @@ class BiLMLayers(CarriesState):
         Raises an `InputError` then if one of several rows has several sentences.
         """
         most = self.max_tokens(max_tokens)
-        sentences = sentences_of(rows)
-        self.check_words(sentences)
+        sentences = self.checked_sentences(rows)
         batches: Iterable[list[int]] = batches_by_length(list(map(len, sentences)), most)
         if self.initial_state == "carry":
             batches = _carried_batches(rows)
@@ -256,11 +269,10 @@ class BiLMLayers(CarriesState):
         """
         check_count("batch_size", batch_size)
         rows, is_single = token_rows(sentences, raw)
-        texts = sentences_of(rows)
+        texts = self.checked_sentences(rows)
         if len(texts) <= is_single:  # one or none
             other = "one, whose tokens these are" if is_single else "none"
             raise InputError(f"expected several sentences, as a list of lists, found {other}")
-        self.check_words(texts)
         with self.lock.alone():
             state = self.bilm.bilstm.zero_state(batch_size)
             # On the CPU, because Apple's GPUs have no float64.

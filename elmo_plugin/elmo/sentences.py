@@ -13,7 +13,7 @@ from itertools import chain, count, groupby, islice
 from typing import Any
 
 from elmo_plugin.checks import InputError, check_flag, fail
-from elmo_plugin.elmo.raw_text import Row, split_tokens
+from elmo_plugin.elmo.raw_text import ADVICE, ENGLISH, FIRST_WORDS, Row, split_tokens
 from elmo_plugin.text.characters import MANY_UNKNOWN, WordLimit
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def token_rows(sentences: Any, raw: bool = False) -> tuple[list[Row], bool]:
     for name, text in rows:
         if not isinstance(text, str | Row):
             raise InputError(f"{name}: expected a string with raw, found {text!r}")
-    return [split_tokens(x) if isinstance(x, str) else x for _, x in rows], False
+    return [row_of(*named, raw) for named in rows], False
 
 
 def split_row(row: Row) -> list[list[str]]:
@@ -140,9 +140,12 @@ def tokens_of(name: str, sentence: Any) -> list[str]:
 
 
 def row_of(name: str, sentence: Any, raw: bool) -> Row:
-    """The tokens of a string of raw text, if `raw`, or of a sentence as in `tokens_of`."""
-    if raw and isinstance(sentence, str):
-        return split_tokens(sentence)
+    """
+    The tokens of a string of raw text or those of a `Row`, if `raw`, or of a sentence as in
+    `tokens_of`.
+    """
+    if raw and isinstance(sentence, str | Row):
+        return split_tokens(sentence) if isinstance(sentence, str) else sentence
     return Row(tokens_of(name, sentence))
 
 
@@ -266,11 +269,12 @@ class WordWarnings:
             self._long.clear()
 
     def of_unknown_words(
-        self, sentences: Sequence[Sequence[str]], knows: Callable[[str], bool]
+        self, sentences: Sequence[Sequence[str]], knows: Callable[[str], bool], is_raw: bool
     ) -> None:
         """
         Warn if many words are none of a vocabulary, or if most sentences end in a token such as
         *dog.*, as those that were not split into tokens do. `knows`: whether it has a word.
+        `is_raw`: whether sentences were split by the rules of English.
         """
         unknown = [word for sentence in sentences for word in sentence if not knows(word)]
         unsplit = [s[-1] for s in sentences if s and UNSPLIT.search(s[-1]) and not knows(s[-1])]
@@ -285,8 +289,22 @@ class WordWarnings:
                 f"{100 * n['unknown'] / n['words']:.1f} % of the words, such as "
                 f"{', '.join(map(repr, self._examples))}, are unknown to the model, which takes "
                 "all of them for one word, <UNK>; check that the text has the language, case and "
-                "encoding of the model's, and is split into tokens, which raw=True, or --raw of "
-                "the command, does for English",
+                "encoding of the model's, and its tokens" + ADVICE * (not is_raw),
+            )
+
+    def of_other_language(self, first_words: Sequence[str]) -> None:
+        """
+        Warn if the words of a model for which raw text was split are not English. `first_words`:
+        the `FIRST_WORDS` most frequent ones, or fewer if they are not known.
+        """
+        n_english = len({*ENGLISH}.intersection(first_words))
+        if len(first_words) == FIRST_WORDS and 2 * n_english < len(ENGLISH):
+            self._once(
+                "other language",
+                "raw=True, or --raw of the command, splits text by the rules of English, and the "
+                f"model's {FIRST_WORDS} most frequent words have only {n_english} of "
+                f"{len(ENGLISH)} such as {', '.join(ENGLISH[:4])}, so that it is probably a model "
+                "of another language, by whose rules its text has to be split",
             )
 
     def _once(self, kind: str, message: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo_plugin.checks import InputError, check_choice, check_flag, fail, whole_span
-from elmo_plugin.elmo.raw_text import Row
+from elmo_plugin.elmo.raw_text import ADVICE, Row
 from elmo_plugin.elmo.sentences import named_rows, named_spans, row_of
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def embed_spans(
     shape = (elmo.n_layers, elmo.output_dim) if layer == "all" else (elmo.output_dim,)
     vectors = np.empty((len(uses), *shape), dtype=np.float32)
     uses.sort(key=attrgetter("text"))
-    for use, vector in embedded(elmo, uses, layer, max_tokens=most):
+    for use, vector in embedded(elmo, uses, layer, raw, max_tokens=most):
         vectors[order[use.sentence]] = vector
     return vectors
 
@@ -76,16 +76,17 @@ def check_state(elmo: Any) -> None:
 
 
 def embedded(
-    elmo: Any, uses: Iterable[Use], layer: str | int, **options: Any
+    elmo: Any, uses: Iterable[Use], layer: str | int, raw: bool = False, **options: Any
 ) -> Iterator[tuple[Use, np.ndarray]]:
     """
     Uses, each with its vector, the mean over its tokens. A sentence is read once for all uses in it
-    that follow one another.
+    that follow one another. `raw`: whether they are of raw text.
     """
     # The second iterator is ahead by the sentences that the stream embeds at a time.
     uses, ahead = tee(uses)
     texts = (text.split(" ") for text, _ in groupby(ahead, key=attrgetter("text")))
-    vectors = elmo.stream(texts, layer, **options)
+    rows = (Row(tokens, sentence=[0] * len(tokens)) if raw else tokens for tokens in texts)
+    vectors = elmo.stream(rows, layer, raw=raw, **options)
     for (_, of_text), numbers in zip(groupby(uses, key=attrgetter("text")), vectors):
         for use in of_text:
             end = use.position + use.token.count(" ") + 1
@@ -120,8 +121,7 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
     if cut:
         logger.warning(
             f"spans that start or end within a token: {len(cut):,}, such as {cut[0]}; their "
-            "vectors are those of the whole tokens; raw=True, or --raw of the command, splits "
-            "English text into tokens"
+            "vectors are those of the whole tokens" + ADVICE * (not raw)
         )
 
 

@@ -211,7 +211,7 @@ def uses_frame(
     check_flag("raw", raw)
     _check_options(elmo, layer, most, seed)
     uses, _ = uses_of(corpus, words, most, seed, raw, ())
-    vectors = embedded(elmo, (_check_storable(use, "a DataFrame") for use in uses), layer)
+    vectors = embedded(elmo, (_check_storable(use, "a DataFrame") for use in uses), layer, raw)
     # Without a sample, the text's own bar shows the progress.
     rows = list(tqdm(vectors, unit=" uses", desc="vectors", disable=most is None))
     return _frame([use for use, _ in rows], [x for _, x in rows], vectors_from(elmo, layer, raw))
@@ -226,7 +226,8 @@ def vectors_from(elmo: Any, layer: str | int, raw: bool | str) -> dict[str, str]
         facts["layer"] = "top"
     if layer == "mix":
         mix = elmo.mixes[0]
-        facts["mix"] = f"{weights_digest(mix).hexdigest()}, do_layer_norm: {mix.do_layer_norm}"
+        norm = "by sentence" if mix.do_layer_norm else "False"
+        facts["mix"] = f"{weights_digest(mix).hexdigest()}, do_layer_norm: {norm}"
     return facts
 
 
@@ -275,6 +276,7 @@ class _Columns:
         self._elmo = elmo
         self._name = name
         self._layer = layer
+        self._raw = bool(raw)
         self.attributes = vectors_from(elmo, layer, raw)
         self.of_words = Counter(dict.fromkeys(forms.values(), 0))
         self.facts: dict[str, Any] = {**self.attributes, "words": digest(repr(forms).encode())}
@@ -286,7 +288,7 @@ class _Columns:
             self._create(file)
             for group in groups(sentences, AT_ONCE):
                 own = chain.from_iterable(group)
-                uses, vectors = zip(*embedded(self._elmo, own, self._layer))
+                uses, vectors = zip(*embedded(self._elmo, own, self._layer, self._raw))
                 _append(file, (*zip(*uses), np.stack(vectors)))
                 disk.check()
                 done(len(group))

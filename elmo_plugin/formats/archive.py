@@ -187,7 +187,10 @@ def _choose(names: list[str], state: State, kind: str, embedder: str | None) -> 
     """The name of the biLM that is the only one or that of the `embedder`."""
     if not names:
         if any(name.endswith(CHARACTERS) for name in state):
-            kind += " with AllenNLP's own ELMo, whose options are not in the archive"
+            kind += (
+                " with AllenNLP's own ELMo, whose options are not in the archive; AllenNLP "
+                'loads it with the type "elmo" for that embedder, which can then save the biLM'
+            )
         raise InputError(
             f'expected a model of type bilm, or one with a token embedder "elmo", found {kind}'
         )

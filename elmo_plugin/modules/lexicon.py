@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import torch
@@ -59,6 +60,10 @@ class WordList(nn.Module):
     def words(self) -> list[str]:
         """The words in the order of their numbers."""
         return self.text.cpu().numpy().tobytes().decode().split("\n")[:-1]
+
+    def first(self, most: int) -> list[str]:
+        """The first of the words, at most so many."""
+        return [word.decode() for word in islice(self.numbers.of_words, most)]
 
     def __contains__(self, word: str) -> bool:
         return word.encode("utf-8", "ignore") in self.numbers.of_words

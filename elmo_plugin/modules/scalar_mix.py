@@ -21,7 +21,7 @@ class ScalarMix(nn.Module):
         L + 1, the number of layers.
     do_layer_norm : `bool`, optional (default = `False`)
         Whether to normalize each layer first, by the mean and variance of all its numbers at the
-        real tokens of the batch.
+        real tokens of the batch, as in AllenNLP, or of each sentence.
     initial_scalar_parameters : `Sequence[float]`, optional
         Initial w, before the softmax. By default zeros, which give the average.
     trainable : `bool`, optional (default = `True`)
@@ -59,11 +59,15 @@ class ScalarMix(nn.Module):
         )
         self.gamma = nn.Parameter(torch.tensor([1.0]), requires_grad=trainable)
 
-    def forward(self, layers: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, layers: Sequence[Tensor], mask: Tensor | None = None, by_sentence: bool = False
+    ) -> Tensor:
         """
         Mix `layers`, h_0 .. h_L, each of shape `(B, T, dim)`. Returns shape `(B, T, dim)`. `mask`:
-        shape `(B, T)`, true at real tokens; required if `do_layer_norm`, otherwise unused. Raises
-        an `InputError` if the number of layers is not `mixture_size`, or `do_layer_norm` lacks it.
+        shape `(B, T)`, true at real tokens; required if `do_layer_norm`, otherwise unused.
+        `by_sentence`: whether `do_layer_norm` normalizes each of the B sentences by itself, so that
+        its mix does not depend on the others. Raises an `InputError` if the number of layers is not
+        `mixture_size`, or `do_layer_norm` lacks the mask.
         """
         if len(layers) != self.mixture_size:
             raise InputError(f"layers: expected {self.mixture_size} tensors, found {len(layers)}")
@@ -72,19 +76,23 @@ class ScalarMix(nn.Module):
         if self.do_layer_norm:
             if mask is None:
                 raise InputError("mask: expected one with do_layer_norm, found none")
-            layers = [_normalize(h, mask) for h in layers]
+            layers = [_normalize(h, mask, (1, 2) if by_sentence else (0, 1, 2)) for h in layers]
         if self.use_top_only:
             return self.gamma * layers[0]
         s = torch.softmax(torch.cat(list(self.scalar_parameters)), dim=0)
         return self.gamma * sum(s_j * h_j for s_j, h_j in zip(s, layers))
 
 
-def _normalize(h: Tensor, mask: Tensor) -> Tensor:
-    """Normalize `h` to mean 0 and variance 1 over all numbers of all real tokens, as in bilm-tf."""
+def _normalize(h: Tensor, mask: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """
+    Normalize `h`, shape `(B, T, dim)`, to mean 0 and variance 1 over its numbers at real tokens in
+    the dimensions `dims`; over all three, as in bilm-tf.
+    """
     # The sums of a batch in half precision overflow.
     x = h.to(torch.promote_types(h.dtype, torch.float32))
     real = mask.unsqueeze(-1).to(x.dtype)
-    count = real.sum().clamp(min=1) * x.size(-1)  # a batch may have only empty sentences
-    mean = (x * real).sum() / count
-    variance = ((x - mean) * real).square().sum() / count
+    # There may be no tokens.
+    count = real.sum(dims, keepdim=True).clamp(min=1) * x.size(-1)
+    mean = (x * real).sum(dims, keepdim=True) / count
+    variance = ((x - mean) * real).square().sum(dims, keepdim=True) / count
     return ((x - mean) / torch.sqrt(variance + torch.finfo(x.dtype).tiny)).to(h.dtype)

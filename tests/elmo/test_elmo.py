@@ -9,6 +9,7 @@ import numpy
 import pandas
 import pytest
 import torch
+from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
@@ -39,6 +40,44 @@ def test_embed_gives_the_vectors_of_forward(elmo):
     numpy.testing.assert_allclose(found[1], expected, atol=1e-5)
     tensors = elmo.embed(SENTENCES, as_tensors=True)
     assert all(torch.equal(x, torch.from_numpy(y)) for x, y in zip(tensors, found))
+
+
+def test_layer_norm_is_of_a_sentence(bilm_files):
+    """The oracle is AllenNLP's `Elmo` for a batch of one sentence, which starts from zeros. The
+    vectors are the same in any order, in any batch, and however they are asked for; only `forward`,
+    which is a task's, normalizes a whole batch, as AllenNLP does."""
+    mix = {"do_layer_norm": True, "scalar_mix_parameters": [1, 0, 2]}
+    stock = StockElmo(*bilm_files, 1, dropout=0.0, **mix)
+    ours = Elmo.from_files(*bilm_files, initial_state="zero", **mix)
+
+    def stocks(batch):
+        stock._elmo_lstm._elmo_lstm.reset_states()
+        return stock(batch_to_ids(batch))["elmo_representations"][0].detach().numpy()
+
+    expected = [stocks([sentence])[0] for sentence in SENTENCES]
+    words = {word for own in SENTENCES for word in own}
+    places = [(own, i, i + 1) for own in SENTENCES for i in range(len(own))]
+    program = ours.export().module()
+    for name, found in {
+        "embed": ours.embed(SENTENCES, "mix"),
+        "reversed": ours.embed(SENTENCES[::-1], "mix")[::-1],
+        "small batches": ours.embed(SENTENCES, "mix", max_tokens=1),
+        "alone": [ours.embed(sentence) for sentence in SENTENCES],
+        "stream": list(ours.stream(SENTENCES)),
+        "export": [x[: len(y)] for x, y in zip(program(batch_to_ids(SENTENCES)), SENTENCES)],
+    }.items():
+        for vectors, own in zip(found, expected, strict=True):
+            assert_close(vectors, own, what=name, atol=1e-5)
+    for name, vectors in {
+        "spans": ours.embed_spans(*zip(*places), "mix", unit="tokens"),
+        "uses": numpy.stack(ours.uses(SENTENCES, words, "mix")["vector"]),
+        "pool": [x * len(y) for x, y in zip(ours.embed(SENTENCES, pool="mean"), SENTENCES)],
+    }.items():
+        own = [x.sum(axis=0) for x in expected] if name == "pool" else numpy.concatenate(expected)
+        assert_close(vectors, own, what=name, atol=1e-5)
+    of_batch = ours(batch_to_ids(SENTENCES))["elmo_representations"][0]
+    assert_close(of_batch, stocks(SENTENCES), what="forward", atol=1e-5)
+    assert abs(of_batch[0, :2].detach().numpy() - expected[0]).max() > 1e-3
 
 
 def test_progress(elmo, capsys, monkeypatch):

@@ -29,6 +29,10 @@ SENTENCES = {
     "Well… I paid €5–6 (≈ 5±1 %) ™": "Well … I paid € 5 – 6 ( ≈ 5 ± 1 % ) ™",
     "The nurse drank the cold water. She was thirsty.": "The nurse drank the cold water . She was "
     "thirsty .",
+    '" I left this afternoon. "': '" I left this afternoon . "',
+    "“ I left. ”": '" I left . "',
+    '( Mr. Smith (etc.) of the U.S. left. " ) ]': '( Mr. Smith ( etc. ) of the U.S. left . " ) ]',
+    "He left (at ten.)": "He left ( at ten . )",
     "": "",
     " \n": "",
 }
@@ -66,6 +70,13 @@ def test_sentences() -> None:
     assert [len(sentence) for sentence in split_row(tokens)] == n_tokens
     assert split_sentences("") == split_sentences(" \n\n") == []
     assert split_row(split_tokens(" ")) == [[]]
+
+
+def test_quotation_marks_between_spaces() -> None:
+    """By hand: one that closes a quotation ends its sentence, one that opens it begins the next."""
+    sentences = ["He left.", '" I see " , she said.', '" Go. "', "“ Why? ”", "He went."]
+    text = " ".join(sentences)
+    assert [text[start:end] for start, end in split_sentences(text)] == sentences
 
 
 def test_the_precision_of_sentences() -> None:

@@ -16,14 +16,16 @@ from allennlp.data import Token, Vocabulary
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.commands import runner, score
 from elmo_plugin.elmo import elmo as elmo_module
-from elmo_plugin.elmo import pairs
+from elmo_plugin.elmo import pairs, raw_text
 from elmo_plugin.elmo import sentences as sentences_module
 from elmo_plugin.elmo import uses as uses_module
 from elmo_plugin.elmo.sentences import WordWarnings
+from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data import token_indexer
-from elmo_plugin.text.characters import WordLimit, words_to_characters
+from elmo_plugin.text.characters import MANY_UNKNOWN, WordLimit, words_to_characters
+from tests.conftest import ROOT
 from tests.formats.test_elmoformanylangs import write_model
 from tests.random_bilm import LSTM, random_bilm
 
@@ -207,6 +209,47 @@ def test_text_that_was_not_split(small: LanguageModel, unknown: Any) -> None:
         small.score(sentences)
         [message] = unknown()
         assert "'dog.'" in message and "raw=True" in message
+
+
+def test_raw_text_for_another_language(caplog: pytest.LogCaptureFixture) -> None:
+    """By definition: one warning with `raw` if less than half of the listed English words are among
+    the first 500 words of a model, wherever these come from, and none without `raw`."""
+    english = [*"<S> </S> <UNK>".split(), *raw_text.ENGLISH, *(f"w{k}" for k in range(600))]
+    finnish = [*"<S> </S> <UNK>".split(), *(f"w{k}" for k in range(600)), *raw_text.ENGLISH]
+    options = {"lstm": LSTM, "words": {"dim": 5}}
+    calls: list[Callable[[Elmo], Any]] = [
+        lambda elmo: elmo.embed(["w1 w2", "w3 w4"], raw=True, max_tokens=1),
+        lambda elmo: list(elmo.stream(["w1 w2"], raw=True)),
+        lambda elmo: elmo.embed_spans(["w1 w2"], [0], [2], raw=True),
+        lambda elmo: elmo.uses(["w1 w2"], ["w1"], raw=True),
+    ]
+    for words, n_warnings in ((english, 0), (finnish, 1), (finnish[:300], 0)):
+        bilm = BiLM(BiLMOptions.from_dict(options, source="test").of_words(words)).eval()
+        bilm.token_encoder.words.fill(words)
+        found = Elmo.from_found(FoundBiLM(random_bilm().bilm, words=words), initial_state="zero")
+        for elmo in (Elmo(bilm, initial_state="zero"), found):
+            for call in calls:
+                call(elmo)
+                assert sum("rules of English" in x for x in _taken(caplog)) == n_warnings
+            elmo.embed("w1 w2")
+            assert not any("rules of English" in x for x in _taken(caplog))
+
+
+@pytest.mark.parametrize("name", ["tiny", "small"])
+def test_raw_text_for_the_models_in_the_package(name: str, caplog: Any) -> None:
+    """By definition: none, because their words are English."""
+    LanguageModel.from_pretrained(name).score("It isn't easy.", raw=True)
+    assert not caplog.messages
+
+
+def test_no_advice_of_what_was_done(small: LanguageModel, unknown: Any) -> None:
+    """By definition: the warning names `raw` only if it was not given. The share that gives it is
+    that of the page."""
+    small.score(list(FINNISH), raw=True)
+    [message] = unknown()
+    assert "raw" not in message
+    page = (ROOT / "docs/surprisal.md").read_text("utf-8")
+    assert f"more than {100 * MANY_UNKNOWN:.0f} % of a call" in page
 
 
 def test_a_table_of_words(unknown: Any) -> None:

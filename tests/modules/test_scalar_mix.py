@@ -30,6 +30,25 @@ def test_mix_is_stock(do_layer_norm):
         assert_close(found, expected, atol=1e-5, what=name)
 
 
+def test_layer_norm_by_sentence_is_that_of_batches_of_one():
+    """The oracle is AllenNLP's `ScalarMix` for each sentence alone, and its gradient. An empty
+    sentence in the batch changes nothing."""
+    torch.manual_seed(0)
+    stock, ours = StockScalarMix(3, True), ScalarMix(3, True)
+    for parameter in stock.parameters():
+        torch.nn.init.normal_(parameter)
+    ours.load_state_dict(stock.state_dict())
+    layers = [torch.randn(3, 5, 4, requires_grad=True) for _ in range(3)]
+    mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3, [False] * 5])
+    mixed = ours(layers, mask, by_sentence=True)
+    expected = torch.cat([stock([h[b : b + 1] for h in layers], mask[b : b + 1]) for b in (0, 1)])
+    assert_close(mixed[:2] * mask[:2, :, None], expected * mask[:2, :, None], what="mix", atol=1e-5)
+    weight = torch.randn(2, 5, 4) * mask[:2, :, None]
+    found = torch.autograd.grad((mixed[:2] * weight).sum(), layers)
+    for k, gradient in enumerate(torch.autograd.grad((expected * weight).sum(), layers)):
+        assert_close(found[k], gradient, what=f"gradient of h_{k}", atol=1e-5)
+
+
 def test_layer_norm_is_over_all_real_numbers():
     """The numbers 1, 3 | 5, 7 have the mean 4 and the variance 5. The padding's 100 does not count,
     and the weight of the only layer is 1."""
