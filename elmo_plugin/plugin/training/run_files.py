@@ -109,7 +109,7 @@ def _check_words(new: Path, folder: Path) -> None:
 
 
 Params.to_file = _write_whole  # type: ignore[method-assign]
-train.train_model = _train_or_leave_nothing
+train.train_model = _train_or_leave_nothing  # type: ignore[assignment]
 util.create_serialization_dir = _create_without_temporary  # type: ignore[assignment]
 Vocabulary.from_files = classmethod(_from_files_of_a_run)  # type: ignore[assignment]
 Vocabulary.save_to_files = _save_whole_files  # type: ignore[method-assign]
