@@ -1,8 +1,8 @@
 """
 Draws speeds as multiples of AllenNLP's, next to the speed that the measured rate of matrix products
-would permit, from a file of `make bench`:
+would permit, on a kind of processor in a file of `python -m benchmarks --json FILE`:
 
-    python -m benchmarks.picture benchmarks.json docs/pictures/speed.svg
+    python -m benchmarks.picture "AMD EPYC, AVX-512 with bf16" docs/pictures/speed.svg
 """
 
 import argparse
@@ -12,15 +12,17 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from benchmarks.tables import RESULTS
 from experiments.report.pictures import COLORS, save
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.picture")
-    parser.add_argument("figures", type=Path, help="the JSON file of `python -m benchmarks`")
+    parser.add_argument("kind", help="a kind of processor in the file")
     parser.add_argument("out", type=Path, help="the SVG file")
+    parser.add_argument("--figures", type=Path, default=RESULTS, help="the file (%(default)s)")
     arguments = parser.parse_args()
-    results = json.loads(arguments.figures.read_text("utf-8"))
+    results = json.loads(arguments.figures.read_text("utf-8"))[arguments.kind]
     vectors = [r for r in results["embedding"]["vectors"] if r["initial_state"] == "carry"]
     works = {"vectors": vectors, "training": results["training"]["training"]}
     shown = "; ".join(
@@ -45,7 +47,7 @@ def ratios(works: dict[str, list[dict[str, Any]]]) -> Figure:
     figure = Figure(figsize=(7.5, 1.2 + 0.35 * len(rows)), layout="constrained")
     panel = figure.subplots()
     ours = [row["ours"] / row["allennlp"] for row in rows.values()]
-    rates = [row["limit"] / row["allennlp"] for row in rows.values()]
+    rates = [ratio / row["share_of_limit"] for ratio, row in zip(ours, rows.values())]
     places = range(len(rows))
     panel.hlines(places, 1, rates, color="#cccccc", zorder=0)
     panel.plot([1] * len(rows), places, "o", color=COLORS[0], label="AllenNLP, fp32")

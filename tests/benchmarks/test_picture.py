@@ -1,12 +1,14 @@
 import json
 
+import pytest
+
 from benchmarks import picture
 from tests.pictures import illegible
 
 
 def test_picture_names_each_speed(tmp_path, monkeypatch) -> None:
     """The expected texts are formatted by hand from the figures in the file."""
-    row = {"model": "2x64_16", "precision": "fp32", "allennlp": 100.0, "limit": 2000.0}
+    row = {"model": "2x64_16", "precision": "fp32", "allennlp": 100.0, "share_of_limit": 0.5}
     results = {
         "embedding": {
             "vectors": [
@@ -17,8 +19,8 @@ def test_picture_names_each_speed(tmp_path, monkeypatch) -> None:
         "training": {"training": [{**row, "ours": 321.0}]},
     }
     figures, out = tmp_path / "figures.json", tmp_path / "speed.svg"
-    figures.write_text(json.dumps(results))
-    monkeypatch.setattr("sys.argv", ["picture", str(figures), str(out)])
+    figures.write_text(json.dumps({"a kind": results}))
+    monkeypatch.setattr("sys.argv", ["picture", "a kind", str(out), "--figures", str(figures)])
     picture.main()
     text = out.read_text()
     assert "<!-- 12.3 x: 1,234 tokens/s -->" in text and "<!-- 3.2 x: 321 tokens/s -->" in text
@@ -29,10 +31,10 @@ def test_picture_names_each_speed(tmp_path, monkeypatch) -> None:
 
 def test_labels_are_right_of_all_points() -> None:
     """By hand: in units of the peer's speed, the last point of the row is at 9."""
-    row = {"model": "2x64_16", "precision": "fp32", "allennlp": 100.0, "limit": 900.0}
+    row = {"model": "2x64_16", "precision": "fp32", "allennlp": 100.0, "share_of_limit": 321 / 900}
     figure = picture.ratios({"training": [{**row, "ours": 321.0}]})
     [panel] = figure.axes
     [label] = panel.texts
-    assert label.xy[0] == 9 and label.get_ha() == "left"
-    assert max(x for line in panel.lines for x in line.get_xdata()) == 9
+    assert label.xy[0] == pytest.approx(9) and label.get_ha() == "left"
+    assert max(x for line in panel.lines for x in line.get_xdata()) == pytest.approx(9)
     assert not illegible(figure)
