@@ -88,14 +88,12 @@ def _data_loader(iterator: Any, shuffle: bool) -> str:
     kind, size = iterator.get("type", "bucket"), iterator.get("batch_size", 32)
     if kind == "multiprocess":
         return _data_loader(iterator.get("base_iterator", {}), shuffle)
-    if kind == "basic":
-        return f": {json.dumps({'batch_size': size, 'shuffle': shuffle})}"
-    if kind != "bucket":
-        return ""
     keys = iterator.get("sorting_keys") or ()  # pairs of a field and one of its lengths
     fields = dict.fromkeys(key[0] if isinstance(key, list) else key for key in keys)
     sampler = {"type": "bucket", "batch_size": size, "sorting_keys": list(fields)}
-    return f": {json.dumps({'batch_sampler': sampler})}"
+    basic = {"batch_size": size, "shuffle": shuffle}
+    loader = {"basic": basic, "bucket": {"batch_sampler": sampler}}.get(str(kind))
+    return f": {json.dumps(loader)}" if loader else ""
 
 
 def _is_allennlps(block: str, values: dict[str, Any]) -> bool:

@@ -20,13 +20,13 @@ from elmo_plugin.version import VERSION
 
 def run(arguments: Sequence[str]) -> int | str | None:
     """Run a command, and return the argument of `sys.exit`: an error in one line, or a code."""
-    command = arguments[0] if arguments else "--help"
+    command, *others = arguments or ["--help"]
     if command in NAMES:
-        return run_program(command, arguments[1:])  # seconds before AllenNLP is imported
+        return run_program(command, others)  # seconds before AllenNLP is imported
     if command == "--version":
         print(f"elmo_plugin {VERSION}")
         return None
-    arguments = [] if command in ("-h", "--help") else arguments
+    is_help = command in ("-h", "--help")
     try:
         from elmo_plugin.plugin.commands import run_allennlp
     except ImportError as error:
@@ -34,11 +34,11 @@ def run(arguments: Sequence[str]) -> int | str | None:
             raise
         commands, models = map(", ".join, (NAMES, pretrained_names()))
         without = f"{error}; without AllenNLP, there are {commands}; models: {models}"
-        if arguments:
+        if not is_help:
             return f"{PROGRAM}: {without}"
         print(f"elmo_plugin {VERSION}; {PROGRAM} COMMAND --help explains a command\n{without}")
         return None
-    return run_allennlp(arguments)
+    return run_allennlp([] if is_help else arguments)
 
 
 if __name__ == "__main__":

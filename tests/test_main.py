@@ -292,13 +292,7 @@ def test_a_loss_that_is_not_finite_and_an_interrupt(tmp_path, monkeypatch, error
         assert "nan loss" in end, end
         assert ("ALLENNLP_DEBUG" in end) == isinstance(error, ValueError)
     else:
-        assert end == code and "interrupted before the first checkpoint; with --recover" in printed
-        checkpoint = tmp_path / "run" / "model_state_e0_b1.th"
-        monkeypatch.setattr(
-            GradientDescentTrainer, "batch_outputs", lambda *_, **__: checkpoint.touch() or fail()
-        )
-        _, printed = ended("train", str(file), "-s", str(tmp_path / "run"), "--recover")
-        assert printed.endswith("interrupted; the same command with --recover resumes the run\n")
+        assert end == code and "interrupted; with --recover, the run resumes from" in printed
 
 
 @pytest.mark.parametrize("key", ["num_epoch", "optimiser"])
@@ -340,6 +334,21 @@ def test_a_corrected_command(tmp_path, monkeypatch, key):
     monkeypatch.setattr(GradientDescentTrainer, "batch_outputs", fail)
     assert "in a batch" in str(ended("train", str(file), "-s", str(tmp_path / "failed"))[0])
     assert (tmp_path / "failed" / "out.log").exists()
+
+
+@pytest.mark.parametrize("step", ["TrainModel.finish", "archive_model"])
+def test_an_error_after_training(tmp_path, monkeypatch, step):
+    """By definition: the trained weights stay if the evaluation or the archive that follows fails,
+    as on a full disk."""
+
+    def fail(*_, **__):
+        raise OSError("No space left on device")
+
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(small_config(tmp_path / "cache")))
+    monkeypatch.setattr(f"allennlp.commands.train.{step}", fail)
+    assert "No space left" in str(ended("train", str(file), "-s", str(tmp_path / "run"))[0])
+    assert (tmp_path / "run" / "best.th").exists()
 
 
 @pytest.mark.parametrize("is_kept", [True, False])

@@ -79,9 +79,8 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         check_is_fitted(self)
         for name, value in self._loaded_with.items():
             if (found := getattr(self, name)) != value:
-                fail(
-                    name, f"{shown(value)} as when the transformer was fitted; fit it again", found
-                )
+                expected = f"{shown(value)} as when the transformer was fitted; fit it again"
+                fail(name, expected, found)
         if getattr(X, "ndim", 1) == 2 and X.shape[1] == 1:
             X = np.asarray(X)[:, 0]
         if isinstance(X, str) or is_table(X):

@@ -117,7 +117,7 @@ def text_lines(args: argparse.Namespace, file: Path | BinaryIO, name: str) -> It
     texts, documents = read_lines(file, name), getattr(args, "documents", False)
     if TABLE_NAME.fullmatch(name):
         if documents or args.raw == RUNNING:
-            fail("--documents and --running-text", "a text without them for a table", name)
+            fail("--documents" if documents else "--running-text", "a text, not a table", name)
         texts = (sentence for _, sentence in read_table(file, name, ["sentence"]))
     elif args.raw == RUNNING:
         return running_lines(texts, *args.shard)

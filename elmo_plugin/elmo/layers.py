@@ -200,16 +200,11 @@ class BiLMLayers(CarriesState):
         warnings = word_warnings()
         warnings.of_cut_words(sentences, self.bilm.token_encoder.word_limit)
         if is_raw:
-            warnings.of_other_language(self._first_words)
+            table, first = self.bilm.word_table, self.known_words
+            warnings.of_other_language(first if table is None else table.words.first(FIRST_WORDS))
         if (knows := self._knows) is not None:
             warnings.of_unknown_words(sentences, knows, is_raw)
         return sentences
-
-    @property
-    def _first_words(self) -> Sequence[str]:
-        """Those of a table, or `known_words`."""
-        table = self.bilm.word_table
-        return self.known_words if table is None else table.words.first(FIRST_WORDS)
 
     @property
     def _knows(self) -> Callable[[str], bool] | None:

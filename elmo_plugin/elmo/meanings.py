@@ -7,6 +7,7 @@ clusters and their JSD are those of Giulianelli et al. (2020, https://arxiv.org/
 permutation test is that of Liu et al. (2021, https://aclanthology.org/2021.eval4nlp-1.11).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -132,7 +133,7 @@ def changes(
         periods, whose names are in the columns `from` and `to`.
 
         If the uses include those of control words, there are also `control_of`; `controls`, the
-        number of a word's controls that have scores; and for each measure, such as `apd`,
+        number of a word's controls that have all scores; and for each measure, such as `apd`,
         `apd_percentile`, the percentage of these controls with a lower score, and `apd_control_p`,
         (1 + the number of controls with a score at least as high) / (1 + `controls`). They are NaN
         for a word without controls, such as a control word.
@@ -191,35 +192,37 @@ def _compare(first: Any, second: Any, settings: _Settings) -> Any:
     if differ := [key for key in sorted(both) if first.attrs[key] != second.attrs[key]]:
         one, other = ({key: x.attrs[key] for key in differ} for x in (first, second))
         fail("second", f"vectors as in the first, {one}", other)
-    pandas, rows = needed("pandas"), []
-    names = [x.reindex(columns=["word", "control_of"], fill_value="") for x in (first, second)]
-    words = pandas.concat(names).astype(object).fillna("").drop_duplicates()
-    if (twice := words["word"].duplicated()).any():
-        fail("control_of", "one value for each word", dict(words[twice].values))
-    control_of = dict(words.values)
-    places = [uses.groupby("word").indices for uses in (first, second)]
-    for word, of in control_of.items():
-        a, b = (uses.iloc[at.get(word, [])] for uses, at in zip((first, second), places))
-        enough = min(len(a), len(b)) >= settings.min_uses
-        scores = _scores(word, pandas.concat([a, b]), len(a), settings) if enough else {}
-        rows.append({"word": word, "control_of": of, "first": len(a), "second": len(b), **scores})
-    columns = ["word", *(["control_of"] if any(control_of.values()) else []), "first", "second"]
-    columns += settings.measures + (["clusters"] if "jsd" in settings.measures else [])
+    pandas, rows, n_first = needed("pandas"), [], Counter(first["word"])
+    uses = pandas.concat([first, second])
+    control_of = uses["control_of"].astype(object).fillna("") if "control_of" in uses else ""
+    uses = uses.assign(control_of=control_of)
+    for word, own in uses.groupby("word", sort=False, observed=True):
+        if len(of := own["control_of"].unique()) > 1:
+            fail("control_of", "one value for each word", {word: [*of]})
+        n, m = n_first[word], len(own) - n_first[word]
+        scores = _scores(word, own, n, settings) if min(n, m) >= settings.min_uses else {}
+        rows.append({"word": word, "control_of": of[0], "first": n, "second": m, **scores})
+    columns = ["word", "control_of", "first", "second", *settings.measures]
+    columns += ["clusters"] if "jsd" in columns else []
     columns += [f"{measure}_p" for measure in settings.measures] if settings.permutations else []
     table = pandas.DataFrame(rows, columns=columns)
-    return _with_ranks(table, settings.measures) if "control_of" in columns else table
+    if table["control_of"].eq("").all():
+        return table.drop(columns="control_of")
+    return _with_ranks(table, settings.measures)
 
 
 def _with_ranks(table: Any, measures: list[str]) -> Any:
     """Add the columns that compare the scores of each word with those of its controls."""
-    places = table.groupby("control_of").indices
+    scored = table.dropna(subset=measures)
+    places = scored.groupby("control_of").indices
+    controls = [scored.iloc[places.get(word, [])] for word in table["word"]]
+    table["controls"] = list(map(len, controls))
     for measure in measures:
+        scores = [x[measure] for x in (table, *controls)]
         # PRT jumps to negative values where the cosine is negative; see `_negative_cosine`.
-        scores = (-1 / table[measure] if measure == "prt" else table[measure]).to_numpy(float)
-        of_controls = [scores[places.get(word, [])] for word in table["word"]]
-        n_as_high = np.array([(x >= own - ROUNDING).sum() for own, x in zip(scores, of_controls)])
-        table["controls"] = [np.isfinite(x).sum() for x in of_controls]
-        n = table["controls"].where((table["controls"] > 0) & np.isfinite(scores))
+        own, *others = (-1 / x for x in scores) if measure == "prt" else scores
+        n = table["controls"].where((table["controls"] > 0) & own.notna())
+        n_as_high = np.array([(x >= score - ROUNDING).sum() for score, x in zip(own, others)])
         table[f"{measure}_percentile"] = 100 * (n - n_as_high) / n
         table[f"{measure}_control_p"] = (1 + n_as_high) / (1 + n)
     return table

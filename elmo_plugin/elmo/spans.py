@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 UNITS = ("characters", "tokens")
 """What the places of spans are counted in."""
 
+SPLIT_TEXTS = 1024
+"""The number of last texts whose tokens are kept, for other spans in them."""
+
 
 class Use(NamedTuple):
     """
@@ -58,14 +61,12 @@ def embed_spans(
     check_state(elmo)
     rows = list(named_rows(sentences))
     spans = [(*x, *span) for x, (_, *span) in zip(rows, named_spans(start, end, len(rows)))]
-    # Equal texts follow one another, so that each is split once.
-    order = sorted(range(len(rows)), key=lambda k: str(rows[k][1]))
-    uses = list(find_spans((spans[k] for k in order), unit, raw))
+    uses = list(find_spans(spans, unit, raw))
     shape = (elmo.n_layers, elmo.output_dim) if layer == "all" else (elmo.output_dim,)
     vectors = np.empty((len(uses), *shape), dtype=np.float32)
     uses.sort(key=attrgetter("text"))
     for use, vector in embedded(elmo, uses, layer, raw, max_tokens=most):
-        vectors[order[use.sentence]] = vector
+        vectors[use.sentence] = vector
     return vectors
 
 
@@ -100,7 +101,7 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
     """
     check_choice("unit of the spans", unit, UNITS)
     cut: list[str] = []
-    split = lru_cache(maxsize=1)(lambda text: row_of("", text, raw))
+    split = lru_cache(SPLIT_TEXTS)(lambda text: row_of("", text, raw))
     for number, (name, sentence, start, end, *word) in enumerate(rows):
         is_text = isinstance(sentence, str)
         row = split(sentence) if is_text else row_of(name, sentence, raw)

@@ -6,7 +6,6 @@ sent again a little later. Once the output of a command is in place, they no lon
 import _thread
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,10 +35,8 @@ def end_command(number: int, frame: FrameType | None) -> None:
     The handler of the signals in a command: ends it as an error does, after which no temporary file
     is left, unless its output is in place.
     """
-    if number == signal.SIGINT and not _is_output_there:
-        raise KeyboardInterrupt
     if not _is_output_there:
-        sys.exit(128 + number)
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def replace_output(temporary: str | os.PathLike, out: str | os.PathLike) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import InputError, shown
+from elmo_plugin.checks import InputError, fail, shown
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.allennlp_elmo import CHARACTERS
 from elmo_plugin.formats.bilm_tf.texts import options_from_dict
@@ -241,9 +241,7 @@ def _bilm(stored: dict[str, BiLMOptions], block: dict[str, Any] | None, state: S
             if {f"bilm.{name}": x.shape for name, x in bilm.state_dict().items()} == shapes
         ]
     if len(bilms) != 1:
-        raise InputError(
-            f"{FILE}: expected the options of one biLM of the weights' sizes, found {len(bilms)}"
-        )
+        fail(FILE, "the options of one biLM of the weights' sizes", len(bilms))
     return bilms[0]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import InputError, check_path, shown
+from elmo_plugin.checks import InputError, check_path, fail, shown
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.allennlp_elmo import Views, common_views, fill_views
 from elmo_plugin.formats.build import Format, FoundBiLM, check_lexicon, meta_modules
@@ -106,9 +106,7 @@ def _options(path: Path, weights: dict[str, Tensor]) -> tuple[BiLMOptions, list[
     }
     options = BiLMOptions.from_dict(blocks, source=str(file)).of_words(words)
     if options.lstm.dim == options.lstm.projection_dim:
-        raise InputError(
-            f"{file}: encoder.dim: expected another than projection_dim, found {options.lstm.dim}"
-        )
+        fail(f"{file}: encoder.dim", "another than projection_dim", options.lstm.dim)
     return options, words
 
 
@@ -162,10 +160,8 @@ def _lexicon(file: Path, n_rows: int) -> dict[str, int]:
         entry, _, number = content.strip().rpartition("\t")
         # Python does not convert thousands of digits.
         if not re.fullmatch("[0-9]{1,10}", number) or int(number) >= n_rows:
-            raise InputError(
-                f"{file}, line {line}: expected an entry, a tab and a number below {n_rows}, the "
-                f"rows of its table, found {shown(content)}"
-            )
+            expected = f"an entry, a tab and a number below {n_rows}, the rows of its table"
+            fail(f"{file}, line {line}", expected, content)
         numbers[entry or STRIPPED] = int(number)
     if len(set(numbers.values())) < len(numbers):
         raise InputError(f"{file}: expected a number of its own for each entry, found one twice")

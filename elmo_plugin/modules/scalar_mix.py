@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, fail
 
 
 class ScalarMix(nn.Module):
@@ -46,10 +46,8 @@ class ScalarMix(nn.Module):
         super().__init__()
         w = [0.0] * mixture_size if initial_scalar_parameters is None else initial_scalar_parameters
         if len(w) != mixture_size:
-            raise InputError(
-                f"initial_scalar_parameters: expected {mixture_size} numbers, one for each layer, "
-                f"found {len(w)}"
-            )
+            expected = f"{mixture_size} numbers, one for each layer"
+            fail("initial_scalar_parameters", expected, len(w))
         self.mixture_size = mixture_size
         self.do_layer_norm = do_layer_norm
         self.use_top_only = use_top_only

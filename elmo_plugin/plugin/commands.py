@@ -10,7 +10,6 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial, wraps
-from pathlib import Path
 from tarfile import ReadError
 from typing import Any
 
@@ -39,6 +38,8 @@ from elmo_plugin.pretrained import pretrained_names
 
 CLEAR = (ConfigurationError, InputError, OSError, FloatingPointError)
 """Errors whose message is sufficient by itself. The last is one of a loss that is not finite."""
+RESUME = "; with --recover, the run resumes from its last checkpoint or, without one, starts again"
+"""The end of the message about an interrupt of `train`."""
 
 
 class Command(Subcommand):
@@ -100,25 +101,13 @@ def run_allennlp(arguments: Sequence[str]) -> int | str | None:
             if not arguments:  # after the help
                 print(f"\nInstalled models: {', '.join(pretrained_names())}")
     except (KeyboardInterrupt, SigTermReceived) as signal:
-        print(
-            f"{PROGRAM}: interrupted{_how_to_resume(signal) if is_train else ''}", file=sys.stderr
-        )
+        print(f"{PROGRAM}: interrupted{RESUME * is_train}", file=sys.stderr)
         return 130 if isinstance(signal, KeyboardInterrupt) else 143  # 128 + SIGINT or SIGTERM
     except Exception as error:
         if DEBUG in os.environ:
             raise
         return f"{PROGRAM}: {_message(error)}"
     return None
-
-
-def _how_to_resume(error: BaseException) -> str:
-    """What `train` has saved before an interrupt, for its message."""
-    folders = (
-        x.f_locals.get("serialization_dir") for x, _ in traceback.walk_tb(error.__traceback__)
-    )
-    if any(any(Path(folder).glob("model_state_e*_b*.th")) for folder in folders if folder):
-        return "; the same command with --recover resumes the run"
-    return " before the first checkpoint; with --recover, a run in this folder starts again"
 
 
 def _message(error: Exception) -> str:

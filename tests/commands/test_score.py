@@ -388,7 +388,7 @@ def test_tables_that_cannot_be_scored(tmp_path: Path, capsys: pytest.CaptureFixt
     table.write_text("sentence\nHe .\n")
     for option in ("--documents", "--running-text"):
         message = run(table, "--pretrained", "tiny", option)
-        assert "--documents and --running-text: expected a text without them for a tab" in message
+        assert f"{option}: expected a text, not a table, found" in message
     assert capsys.readouterr().out == "" and not (tmp_path / "out").exists()
 
 

@@ -173,6 +173,16 @@ def test_ranks_of_opposite_means_and_of_too_few_uses() -> None:
     assert found[["prt_percentile", "prt_control_p"]].isna().all() and found["controls"] == 0
 
 
+@pytest.mark.parametrize("measures", [["apd", "jsd"], ["jsd", "apd"]])
+def test_a_control_without_one_of_the_scores(measures: list[str]) -> None:
+    """By hand: *near* has only noise in the second text and so no JSD, and both other controls
+    change as much as the listed word or more. All columns are about these two."""
+    first, second = (x.assign(sense=x["word"].map({"near": -1}).fillna(1)) for x in with_controls())
+    found = changes(first, second, labels="sense", measures=measures).set_index("word")
+    names = ["controls", "apd_percentile", "apd_control_p", "jsd_percentile", "jsd_control_p"]
+    assert found.loc["listed", names].tolist() == [2, 0, 1, 0, 1]
+
+
 def test_ranks_of_periods_and_without_the_column() -> None:
     """By definition: each pair of periods has its ranks; missing values are listed words; without
     control words there are no such columns."""

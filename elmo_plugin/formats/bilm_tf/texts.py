@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import SHOWN, InputError, shown
+from elmo_plugin.checks import SHOWN, InputError, fail, shown
 from elmo_plugin.formats.small_files import read_json
 from elmo_plugin.options import BLOCKS, BiLMOptions
 from elmo_plugin.text.characters import SPECIAL_WORDS
@@ -119,9 +119,7 @@ def read_softmax_rows(file: str | os.PathLike, n_rows: int, of: str) -> SoftmaxR
         row_of[word] = len(words)
         words.append(word)
     if n_words != n_rows:
-        raise InputError(
-            f"{file}: expected {n_rows} words, as the softmax in {of} has, found {n_words}"
-        )
+        fail(str(file), f"{n_rows} words, as the softmax in {of} has", n_words)
     if missing := [word for word in SPECIAL_WORDS if word not in row_of]:
         raise InputError(
             f"{file}: expected the words {', '.join(SPECIAL_WORDS)}, found no {missing[0]}"

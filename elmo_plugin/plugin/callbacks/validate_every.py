@@ -11,7 +11,7 @@ from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 from allennlp.training.metric_tracker import MetricTracker
 from allennlp.training.util import get_metrics
 
-from elmo_plugin.checks import InputError, check_count, check_number, shown
+from elmo_plugin.checks import InputError, check_count, check_number, fail
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
@@ -56,10 +56,8 @@ class ValidateEveryCallback(TrainerCallback):
     ) -> None:
         super().__init__(serialization_dir)
         if (num_batches is None) == (num_seconds is None):
-            raise InputError(
-                f"{NAME}: expected one of num_batches and num_seconds, "
-                f"found {'neither' if num_batches is None else 'both'}"
-            )
+            found = "neither" if num_batches is None else "both"
+            raise InputError(f"{NAME}: expected one of num_batches and num_seconds, found {found}")
         if num_batches is not None:
             check_count(f"{NAME}: num_batches", num_batches)
         if num_seconds is not None:
@@ -124,10 +122,8 @@ def _check_order(loader: DataLoader) -> None:
     """Raise an `InputError` if a data loader of validation does not keep the order of the text."""
     for key in ("shuffle", "batch_sampler", "num_workers"):
         if found := getattr(loader, key, None):
-            raise InputError(
-                f"{NAME}: expected a validation_data_loader without {key}, which keeps the order "
-                f"of the text, found {shown(found)}"
-            )
+            expected = f"a validation_data_loader without {key}, which keeps the order of the text"
+            fail(NAME, expected, found)
 
 
 def _validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from allennlp.common.util import is_distributed
 from allennlp.data import DataLoader, DatasetReader, Instance, Vocabulary
 
-from elmo_plugin.checks import InputError, check_choice, check_count, check_path, named
+from elmo_plugin.checks import InputError, check_choice, check_count, check_path, fail, named
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_words
@@ -282,8 +282,6 @@ def _check_reader(reader: DatasetReader) -> BiLMDatasetReader:
             f'{NAME}: expected a dataset_reader of type "bilm", found {type(reader).__name__}'
         )
     if reader.max_instances is not None:
-        raise InputError(
-            f"{NAME}: expected a dataset_reader without max_instances, since it reads whole texts, "
-            f"found {reader.max_instances}"
-        )
+        expected = "a dataset_reader without max_instances, since it reads whole texts"
+        fail(NAME, expected, reader.max_instances)
     return reader

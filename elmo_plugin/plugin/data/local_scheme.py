@@ -1,7 +1,7 @@
 """Addresses whose content is made on this machine."""
 
 import io
-from abc import abstractmethod
+from collections.abc import Callable
 
 from cached_path import SchemeClient
 from cached_path.progress import BufferedWriterWithProgress
@@ -13,6 +13,8 @@ class LocalSchemeClient(SchemeClient):
     display of a download.
     """
 
+    content: Callable[[], bytes]
+
     def get_size(self) -> int | None:
         return None
 
@@ -20,6 +22,3 @@ class LocalSchemeClient(SchemeClient):
         if isinstance(temp_file, BufferedWriterWithProgress):
             temp_file.progress.update(temp_file.task_id, visible=False)
         temp_file.write(self.content())
-
-    @abstractmethod
-    def content(self) -> bytes: ...

@@ -12,7 +12,7 @@ from typing import Optional
 import numpy as np
 from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
 
-from elmo_plugin.checks import InputError, check_count, named
+from elmo_plugin.checks import InputError, check_count, fail, named
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.bilm_tf.texts import read_vocabulary_file
 from elmo_plugin.text.characters import SPECIAL_WORDS, UNKNOWN, UNKNOWN_TOKEN
@@ -98,10 +98,8 @@ class BiLMVocabulary(Vocabulary):
         words = list(words)
         for word in words:
             if NEWLINE_ESCAPE in word:
-                raise InputError(
-                    f'vocabulary of type "bilm": expected words without {NEWLINE_ESCAPE}, which '
-                    f"AllenNLP reads as a line break, found {word!r}"
-                )
+                expected = f"words without {NEWLINE_ESCAPE}, which AllenNLP reads as a line break"
+                fail('vocabulary of type "bilm"', expected, word)
         vocab = cls(
             non_padded_namespaces=[*DEFAULT_NON_PADDED_NAMESPACES, WORDS_NAMESPACE],
             oov_token=UNKNOWN_TOKEN,
