@@ -1,5 +1,6 @@
 """
-Changes how four modules of AllenNLP 2.10.1 and allennlp-models 2.10.1 are imported:
+Changes how four modules of AllenNLP 2.10.1 and allennlp-models 2.10.1 are imported, and lets
+packages be imported that need a home folder:
 
 - Three modules import torchvision, but only image models use it. Each torchvision works only with
   the PyTorch version that it was built for. If no working torchvision is installed, these modules
@@ -8,6 +9,8 @@ Changes how four modules of AllenNLP 2.10.1 and allennlp-models 2.10.1 are impor
   `wordnet`. Offline, that prints errors and may wait for a timeout. Moreover, current versions of
   NLTK read `punkt_tab` instead of `punkt`. The script is imported without the download. Calling it
   without the data raises NLTK's error, which explains how to download them.
+- NLTK, and `cached_path`, which AllenNLP imports, raise an error at import if the user has no home
+  folder: no HOME, and no entry in the passwd file, as in many containers.
 
 The command `allennlp` imports PyTorch, then AllenNLP, then plugins. Therefore PyTorch calls
 `install` each time it is imported (entry point `torch.backends` in `setup.py`), and this module is
@@ -16,9 +19,12 @@ outside the package, whose import needs PyTorch. An editable installation has a 
 when the four modules import nothing that they do not need.
 """
 
+import os
+import stat
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
@@ -35,14 +41,27 @@ IMPORTED = "torchvision", "torchvision.ops", "torchvision.ops.boxes"
 
 def install() -> None:
     """
-    Add a finder for the four modules. It never raises, because that would make `import torch`
-    fail.
+    Add a finder for the four modules, and set HOME if there is no home folder. It never raises,
+    because that would make `import torch` fail.
     """
-    try:
+    with suppress(Exception):
         if _Finder not in sys.meta_path:
             sys.meta_path.insert(0, _Finder)
-    except Exception:
-        pass
+        if os.path.expanduser("~") == "~":
+            os.environ["HOME"] = _private_folder()
+
+
+def _private_folder() -> str:
+    """
+    A temporary folder that only this user can read and write. Its name is always the same, so that
+    caches last; if another user took that name, it is a new folder.
+    """
+    folder = os.path.join(tempfile.gettempdir(), f"elmo_plugin-home-{os.geteuid()}")
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    found = os.lstat(folder)
+    is_private = stat.S_ISDIR(found.st_mode) and not stat.S_IMODE(found.st_mode) & 0o077
+    return folder if is_private and found.st_uid == os.geteuid() else tempfile.mkdtemp()
 
 
 class _Finder:

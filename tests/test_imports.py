@@ -88,6 +88,67 @@ def test_allennlp_without_torchvision():
     )
 
 
+NO_HOME = """
+import os, pwd
+def getpwuid(user):
+    raise KeyError(user)
+pwd.getpwuid = getpwuid
+del os.environ["HOME"]
+"""
+PRINT_HOME = "\nprint(os.environ['HOME'])"
+RAW_TEXT = """
+from elmo_plugin import Elmo
+assert len(Elmo.from_pretrained("tiny").embed("He ran. It rained.", raw=True)) == 6
+"""
+
+
+def home_folder(code: str, tmp: Path) -> Path:
+    """The home folder after code of a user who has none: HOME is not set, and the passwd file does
+    not have the user's number."""
+    run = python("-c", NO_HOME + code + PRINT_HOME, HOME="/nonexistent", TMPDIR=str(tmp))
+    return Path(run.stdout.splitlines()[-1])
+
+
+def is_private(folder: Path) -> bool:
+    found = folder.stat()
+    return found.st_mode & 0o777 == 0o700 and found.st_uid == os.geteuid()
+
+
+def test_no_home_folder(tmp_path):
+    """By definition: raw text is split, AllenNLP's commands are imported, and the home folder is
+    one that only this user can read, the same in the next process."""
+    home = home_folder(RAW_TEXT, tmp_path)
+    assert home_folder("import torch, allennlp.commands", tmp_path) == home
+    assert home.parent == tmp_path and is_private(home)
+
+
+@pytest.mark.parametrize("kind", ["of another user", "writable", "link", "file"])
+def test_a_folder_that_others_made(kind, tmp_path):
+    """By definition: the home folder is a new one instead of what others may write to."""
+    taken, others = tmp_path / f"elmo_plugin-home-{os.geteuid()}", tmp_path / "others"
+    others.mkdir(mode=0o700)
+    if kind == "link":
+        taken.symlink_to(others)
+    elif kind == "file":
+        taken.touch(mode=0o600)
+    else:
+        taken.mkdir(mode=0o700)
+    if kind == "writable":
+        taken.chmod(0o777)
+    elif kind == "of another user":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a folder away")
+        os.chown(taken, 54321, 54321)
+    home = home_folder("import torch", tmp_path)
+    assert home.parent == tmp_path and home not in (taken, others) and is_private(home)
+
+
+def test_a_home_folder_stays():
+    """By definition: HOME is what the user set, also if there is no such folder."""
+    script = "import torch, os; print(os.environ['HOME'])"
+    assert python("-c", script, HOME="/nonexistent").stdout.splitlines()[-1] == "/nonexistent"
+
+
 def _write(folder: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         path = folder / name
