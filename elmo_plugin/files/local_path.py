@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from elmo_plugin.checks import InputError, needed
+from elmo_plugin.files.atomic_write import DiskFullError, name_full_disk
 
 CACHE = Path(os.getenv("ALLENNLP_CACHE_ROOT", os.path.expanduser("~/.allennlp"))) / "cache"
 """AllenNLP's download cache, which is shared with it."""
@@ -15,8 +16,8 @@ def local_path(path: str | os.PathLike, expected: str = "a file or a folder") ->
     supports is downloaded once.
 
     Raises a `FileNotFoundError`, which says what was `expected`, if the file does not exist or
-    cannot be downloaded, and an `InputError` for a URL if the package `cached-path` is not
-    installed.
+    cannot be downloaded; an `InputError` for a URL if the package `cached-path` is not installed;
+    and a `DiskFullError` if the disk has no space for a download.
     """
     name = os.path.expanduser(os.fspath(path))
     if os.path.exists(name):
@@ -26,8 +27,9 @@ def local_path(path: str | os.PathLike, expected: str = "a file or a folder") ->
         raise FileNotFoundError(missing)
     cached_path = needed("cached_path", f"{path}: to read an address, ").cached_path
     try:
-        return str(cached_path(name, cache_dir=CACHE))
-    except InputError:
+        with name_full_disk(f"{path}, downloaded to {CACHE}"):
+            return str(cached_path(name, cache_dir=CACHE))
+    except (InputError, DiskFullError):
         raise
     except (OSError, ValueError) as error:  # no such address, unknown host, or no answer
         reason = " ".join(str(error).split())  # the hub's has several lines

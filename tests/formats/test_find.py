@@ -24,6 +24,7 @@ from elmo_plugin import Elmo, formats
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands.arguments import add_model_arguments, load_elmo
 from elmo_plugin.files import local_path
+from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.formats import archive
 from elmo_plugin.formats.bilm_tf import texts, weight_reader
 from elmo_plugin.formats.build import Format
@@ -34,7 +35,7 @@ from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from experiments.grid.bilms import bilm_sizes, find_bilms
-from tests.conftest import BLOCKS, ROOT, WORDS, allennlp
+from tests.conftest import BLOCKS, ROOT, WORDS, allennlp, file_size_limit
 from tests.formats.tasks import write_task
 from tests.formats.tf_checkpoint.writer import variables_of, write_checkpoint
 
@@ -470,3 +471,10 @@ def test_each_format_is_complete() -> None:
     read.__module__ = "elmo_plugin.formats.added_by_half"
     half = Format(r"half\.bin", lambda _: False, read)
     assert lacks(half) == ["FORMATS", "NAMES_OF_A_BILM", "docs/weights.md", "tests"]
+
+
+def test_a_disk_that_is_too_full_for_a_download(url: str) -> None:
+    """The error is the operating system's own, of a file that is longer than it permits, and not
+    that there is no such file."""
+    with file_size_limit(1000), pytest.raises(DiskFullError, match=r"downloaded to .*cache: could"):
+        Elmo.from_archive(f"{url}/bilm-tf.zip")
