@@ -197,9 +197,11 @@ def score_columns(
     Raises an `InputError` if not each has a number of its own.
     """
     some = [scores] if isinstance(scores, SentenceScores) else list(scores)
+    expected = f"{len(some)} different labels, as after reset_index(drop=True) of a DataFrame"
+    if isinstance(numbers, str) or not isinstance(numbers, Iterable | None):
+        fail("numbers", expected, numbers)
     labels = list(range(len(some)) if numbers is None else numbers)
     if not len(some) == len(labels) == len(set(labels)):
-        expected = f"{len(some)} different labels, as after reset_index(drop=True) of a DataFrame"
         fail("numbers", expected, labels)
     first = some[0] if some else None
     optional = "forward_entropy", "spans", "forward_rank"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from inspect import signature
 from pathlib import Path
 
-from elmo_plugin.checks import InputError, check_path, named_as_given
+from elmo_plugin.checks import InputError, check_path, fail, named_as_given
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import ARCHIVE
 from elmo_plugin.formats.bilm_tf.folder import BILM_TF
@@ -96,6 +96,8 @@ def find_bilm(
         options = name
     elif weight_file is not None:
         files["options_file"] = name
+    elif isinstance(name, list | tuple):
+        fail("the name of a biLM", "one path; load each model of an ensemble by itself", name)
     else:
         check_path("the name of a biLM", name)
         files["name"], part = split_part(name)

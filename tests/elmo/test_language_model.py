@@ -153,6 +153,9 @@ def test_the_table_has_a_row_for_each_word() -> None:
     for labels in ([7], [0, 1, 0, 1, 2], range(9)):  # as those of two DataFrames in one
         with pytest.raises(InputError, match=r"^numbers: expected 5 different labels, as after re"):
             score_columns(scores, labels)
+    for label in (1, "12345"):
+        with pytest.raises(InputError, match=rf"^numbers: expected 5 .*, found '?{label}'?$"):
+            score_columns(scores, label)  # type: ignore[arg-type]
 
 
 def test_the_numbers_of_evaluate(bilm_archive: str, tmp_path: Path) -> None:
