@@ -5,7 +5,6 @@ It logs less, and prints an error in a config, an argument or a file as one line
 environment variable `ALLENNLP_DEBUG` to see the traceback.
 """
 
-import gc
 import logging
 import os
 import signal
@@ -54,5 +53,4 @@ if __name__ == "__main__":
     end = run(arguments)
     for number in SIGNALS if end is None else ():  # the result is there, and Python takes time
         signal.signal(number, signal.SIG_IGN)
-    gc.freeze()  # otherwise Python's last collections of PyTorch's objects take half a second
     sys.exit(end)
