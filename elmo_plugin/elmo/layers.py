@@ -92,8 +92,9 @@ class BiLMLayers(CarriesState):
                 bilm.requires_grad_(settings["requires_grad"])
             self.bilm = bilm.eval()
         self._frozen: FrozenBiLM | None = None
-        # AllenNLP's weights are renamed before the next hook sees them.
-        name_hook(self.register_load_state_dict_pre_hook(take_allennlp_weights))
+        name_hook(
+            self.register_load_state_dict_pre_hook(take_allennlp_weights)
+        )  # before the next one
         name_hook(self.register_load_state_dict_pre_hook(_before_loading))
         name_hook(self.register_load_state_dict_post_hook(compute_warm_state))
         use_one_thread_in_children()  # weights are loaded and read in several threads
