@@ -253,7 +253,7 @@ def name_hook(handle: RemovableHandle) -> None:
     hooks of a process: equal modules would be pickled differently, and a hook that is added to an
     unpickled module could replace it.
     """
-    hooks: Any = handle.hooks_dict_ref()
+    hooks = handle.hooks_dict_ref()
     hook = hooks.pop(handle.id)
     hooks[hook.__name__] = hook
 
