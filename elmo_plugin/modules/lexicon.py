@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.ops.backend import name_hook
 from elmo_plugin.options import word_text
 from elmo_plugin.text.characters import MOST_BYTES_OF_CODE_POINT, word_bytes
 
@@ -50,7 +49,7 @@ class WordList(nn.Module):
         self.longest = 0  # in bytes
         self.numbers = Numbers({})
         self.register_buffer("text", torch.zeros(n_bytes, dtype=torch.uint8))
-        name_hook(self.register_load_state_dict_post_hook(_index))
+        self.register_load_state_dict_post_hook(_index)
 
     def fill(self, words: Sequence[str]) -> None:
         """Set the words, whose number and size are those of the constructor."""

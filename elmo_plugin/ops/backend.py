@@ -26,7 +26,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
-from torch.utils.hooks import RemovableHandle
 
 from elmo_plugin.ops.kernel_sources import sources_digest
 
@@ -245,17 +244,6 @@ _global_hooks = [
 ]
 _capabilities: Any = getattr(torch.cpu, "get_capabilities", None)
 _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
-
-
-def name_hook(handle: RemovableHandle) -> None:
-    """
-    Store a hook of a module under its name instead of the number of its handle. Numbers count all
-    hooks of a process: equal modules would be pickled differently, and a hook that is added to an
-    unpickled module could replace it.
-    """
-    hooks = handle.hooks_dict_ref()
-    hook = hooks.pop(handle.id)
-    hooks[hook.__name__] = hook
 
 
 def _onednn_dtypes() -> set[torch.dtype]:
