@@ -9,7 +9,6 @@ import numpy as np
 
 from elmo_plugin.checks import InputError, check_count, fail, named, needed, whole_span
 from elmo_plugin.elmo.sentences import named_spans
-from elmo_plugin.text.tables import read_table
 
 BASES = {2: math.log(2), "e": 1.0}
 """The bases of logarithms, and their natural logarithms."""
@@ -229,5 +228,7 @@ def read_scores(path: str | Path) -> Any:
     is a string as it was, also *NA*, *None* and *007*, and empty fields are missing numbers. Raises
     errors as `read_table`, and an `InputError` if pandas is not installed.
     """
+    from elmo_plugin.text.tables import read_table  # imports what vectors do not need
+
     tokens = [token for _, token in read_table(Path(path), str(path), ["token"])]
     return needed("pandas").read_csv(path, keep_default_na=False, na_values="").assign(token=tokens)

@@ -69,12 +69,12 @@ def test_other_weights_while_another_thread_mixes(bilm_files, monkeypatch):
     assert np.abs(expected[0] - expected[1]).max() > 1e-2
     forward, writers = ScalarMix.forward, []
 
-    def interrupted(mix, *arguments):
+    def interrupted(mix, *arguments, **options):
         if not writers:
             writers.append(threading.Thread(target=elmo.load_state_dict, args=[new]))
             writers[0].start()
             writers[0].join(0.5)  # it ends only if nobody reads
-        return forward(mix, *arguments)
+        return forward(mix, *arguments, **options)
 
     monkeypatch.setattr(ScalarMix, "forward", interrupted)
     for vectors in expected[::-1]:

@@ -172,7 +172,7 @@ def test_count_instances(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         ({"a.txt": "\n\n"}, {"validation_data_path": "a.txt"}, r"a\.txt: .* found no token"),
         ({}, {"train_data_path": "*.txt"}, r"\*\.txt: expected text files, found none"),
         ({"a.txt": "x\n\nñ"}, {"train_data_path": "a.txt"}, r"a\.txt, line 3: .* 0xf1 at byte 1"),
-        ({"a.txt": "x\ny\n"}, {"train_data_path": "a.txt"}, r"a\.txt: .* 2 sentences for 4 rows"),
+        ({"a.txt": "x\ny\n"}, {"train_data_path": "a.txt"}, r"a\.txt: .* 2 line\(s\) for 4 rows"),
     ],
     ids=["empty", "blank", "glob", "latin", "few_sentences"],
 )
