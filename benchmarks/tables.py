@@ -122,6 +122,8 @@ def ranges(results: Results) -> dict[str, str]:
         for (what, _), row in speeds(results[kind]):
             if row["precision"] == "fp32":
                 ratios[what.partition(",")[0]].append(row["ratio"])
+        for row in results[kind]["embedding"]["latency"]:
+            ratios["vectors"].append(row["allennlp_p50"] / row["ours_p50"])
     found = installed_speeds(results)
     for (model, by, n), speed in found.items():
         if by == "ours":

@@ -351,6 +351,22 @@ def test_an_error_after_training(tmp_path, monkeypatch, step):
     assert (tmp_path / "run" / "best.th").exists()
 
 
+def test_a_signal_before_training(tmp_path, monkeypatch):
+    """By definition: what the message promises, that --recover then starts the run."""
+
+    def stop(*_, **__):
+        raise SigTermReceived
+
+    file, run = tmp_path / "config.json", tmp_path / "run"
+    file.write_text(json.dumps(small_config(tmp_path / "cache")))
+    with monkeypatch.context() as patch:
+        patch.setattr("allennlp.commands.train.TrainModel.from_params", stop)
+        end, printed = ended("train", str(file), "-s", str(run))
+    assert end == 143 and "with --recover" in printed
+    assert ended("train", str(file), "-s", str(run), "--recover")[0] is None
+    assert (run / "model.tar.gz").exists()
+
+
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_a_trainer_that_was_replaced(tmp_path, is_kept):
     """By definition: `trainer: {…}` without `+` leaves nothing of the imported config, which a line

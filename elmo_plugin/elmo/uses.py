@@ -111,6 +111,8 @@ def uses_of(
     is_table = isinstance(corpus, str | os.PathLike) and TABLE_NAME.fullmatch(os.fspath(corpus))
     forms = {} if is_table else word_forms(words) | {word: word for word in controls}
     uses = find_uses(corpus, forms, raw)
+    if is_table and raw == RUNNING:
+        fail("--running-text", "a text, not a table", corpus)
     if is_table:
         uses = find_spans(_table_rows(os.fspath(corpus)), words, bool(raw))
     return iter(uses if most is None else sample(uses, most, seed)), forms

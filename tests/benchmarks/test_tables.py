@@ -37,7 +37,7 @@ def test_the_pages_have_the_figures_in_sentences() -> None:
     expected = f"training is {ratios['training']} times and computing vectors {ratios['vectors']} "
     assert expected in readme
     times = tables.times_transformer(FIGURES)
-    assert f"`small`, the English model in the package, is {times} times as fast" in readme
+    assert f"`small`, the English model in the package, is {times} times as fast as it" in readme
     assert f"`small` is [{times} times as fast]" in choose
     found = tables.installed_speeds(FIGURES)
     speeds = {key: tables.rounded(speed) for key, speed in found.items()}

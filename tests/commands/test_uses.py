@@ -385,3 +385,11 @@ def test_bad_tables(folder: Path, table: str, unit: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         uses(folder / "t.csv", unit, folder / "out", "--pretrained", "tiny")
     assert not (folder / "out").exists() and not (folder / ".out.parts").exists()
+
+
+def test_a_table_is_no_running_text(folder: Path) -> None:
+    """By definition: an option that would do nothing is an error."""
+    (folder / "t.csv").write_text("sentence,start,end\nThe dog .,4,7\n")
+    arguments = (folder / "t.csv", "characters", folder / "out", "--pretrained", "tiny")
+    with pytest.raises(InputError, match="--running-text: expected a text, not a table, found"):
+        uses(*arguments, "--running-text")

@@ -235,8 +235,8 @@ def test_raw_text_for_another_language(caplog: pytest.LogCaptureFixture) -> None
             assert not any("rules of English" in x for x in _taken(caplog))
 
 
-@pytest.mark.parametrize("name", ["tiny", "small"])
-def test_raw_text_for_the_models_in_the_package(name: str, caplog: Any) -> None:
+@pytest.mark.parametrize("name", ["tiny", "small", "medium"])
+def test_raw_text_for_our_models(name: str, caplog: Any) -> None:
     """By definition: none, because their words are English."""
     LanguageModel.from_pretrained(name).score("It isn't easy.", raw=True)
     assert not caplog.messages

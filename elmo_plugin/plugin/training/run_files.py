@@ -25,6 +25,7 @@ from typing import Any
 
 from allennlp.commands import train
 from allennlp.common import Params
+from allennlp.common.util import SigTermReceived
 from allennlp.data import Vocabulary
 from allennlp.data.vocabulary import NAMESPACE_PADDING_FILE
 from allennlp.models.archival import CONFIG_NAME
@@ -52,6 +53,8 @@ def _train_or_leave_nothing(params: Params, serialization_dir: str, **kwargs: An
     is_new = not os.path.isdir(serialization_dir) or not os.listdir(serialization_dir)
     try:
         return _train_model(params, serialization_dir, **kwargs)
+    except SigTermReceived:  # what has been prepared can be recovered, as after Ctrl-C
+        raise
     except Exception as error:
         called = {x.f_code.co_qualname for x, _ in traceback.walk_tb(error.__traceback__)}
         # The second is that of distributed training, which may have begun too.
