@@ -150,7 +150,8 @@ def changes(
         missing, or a parameter is invalid.
     """
     if measures is None:
-        measures = ("apd", "prt") if labels is n_clusters is None else _MEASURES
+        has_clusters = labels is not None or n_clusters is not None
+        measures = _MEASURES if has_clusters else ("apd", "prt")
     names = list(dict.fromkeys([measures] if isinstance(measures, str) else measures))
     for name in names:
         check_choice("measures", name, _MEASURES)

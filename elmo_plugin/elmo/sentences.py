@@ -288,8 +288,8 @@ class WordWarnings:
                 "unknown words",
                 f"{100 * n['unknown'] / n['words']:.1f} % of the words, such as "
                 f"{', '.join(map(repr, self._examples))}, are unknown to the model, which takes "
-                "all of them for one word, <UNK>; check that the text has the language, case and "
-                "encoding of the model's, and its tokens" + ADVICE * (not is_raw),
+                "all of them for one word, <UNK>; check that language, case, encoding and tokens "
+                "of the text are as in the model's own text" + ADVICE * (not is_raw),
             )
 
     def of_other_language(self, first_words: Sequence[str]) -> None:
