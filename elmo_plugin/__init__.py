@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel
+from elmo_plugin.text.advice import TextWarning
 from elmo_plugin.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from elmo_plugin.adapters.allennlp_09 import ElmoEmbedder
 
-__all__ = ["Elmo", "ElmoEmbedder", "LanguageModel", "__version__"]
+__all__ = ["Elmo", "ElmoEmbedder", "LanguageModel", "TextWarning", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,8 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,7 @@ from elmo_plugin.modules import BiLM, sampled_softmax
 from elmo_plugin.ops import backend, char_conv, linear, lstm, softmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
+from elmo_plugin.text.advice import TextWarning
 
 # The models are tiny, so that a second thread would only wait for the first, and a forked process
 # could wait for threads that it does not have. The variable is for commands that tests start.
@@ -273,3 +275,20 @@ def bilm_files(tmp_path_factory) -> BiLMFiles:
 @pytest.fixture(scope="session")
 def bilm_archive(tmp_path_factory) -> str:
     return write_bilm_archive(tmp_path_factory.mktemp("bilm_archive"))
+
+
+Said = Callable[[], list[str]]
+
+
+@pytest.fixture
+def said() -> Iterator[Said]:
+    """The messages of `TextWarning` since the last call of this function."""
+    with warnings.catch_warnings(record=True) as records:
+        warnings.simplefilter("always")
+
+        def take() -> list[str]:
+            messages = [str(x.message) for x in records if issubclass(x.category, TextWarning)]
+            records.clear()
+            return messages
+
+        yield take

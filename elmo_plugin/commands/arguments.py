@@ -10,13 +10,14 @@ from elmo_plugin.checks import MOST, InputError, device_named, fail, shown
 from elmo_plugin.commands.streams import standard_input
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.raw_text import RUNNING, warn_of_wrapped
+from elmo_plugin.elmo.raw_text import RUNNING, check_wrapped
 from elmo_plugin.elmo.results import Line, check_no_results, running_lines, sentence_lines
 from elmo_plugin.files.atomic_write import check_can_write
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.find import KEYS, NAMES_OF_A_BILM, File, find_bilm, one_bilm
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
 from elmo_plugin.pretrained import pretrained_names
+from elmo_plugin.text.advice import Advice, collected
 from elmo_plugin.text.lines import TABLE_NAME, read_lines
 from elmo_plugin.text.tables import read_table
 
@@ -122,16 +123,17 @@ def text_lines(args: argparse.Namespace, file: Path | BinaryIO, name: str) -> It
     elif args.raw == RUNNING:
         return running_lines(texts, *args.shard)
     elif args.raw:
-        texts = warn_of_wrapped(texts, name)
+        texts = check_wrapped(texts)
     return sentence_lines(texts, name, documents, *args.shard)
 
 
 def count_lines(file: Path | BinaryIO, lines: Iterable[Line]) -> int | None:
     """
     The number of `lines` of a file, which finds a blank one before hours of work. `None` for a
-    pipe, which can be read only once.
+    pipe, which can be read only once. What is found in the text is said when it is read again.
     """
-    return sum(1 for _ in lines) if isinstance(file, Path) and file.is_file() else None
+    with collected(Advice()):
+        return sum(1 for _ in lines) if isinstance(file, Path) and file.is_file() else None
 
 
 def check_output_file(argument: str, file: str) -> None:

@@ -5,6 +5,7 @@ import time
 
 from elmo_plugin.commands.arguments import readable
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
+from elmo_plugin.text.corpus_advice import advise_of_corpus
 from elmo_plugin.text.encoding import encode_corpus
 from elmo_plugin.text.text_files import find_files
 
@@ -23,6 +24,7 @@ def run(args: argparse.Namespace) -> None:
     started = time.monotonic()
     corpus = encode_corpus(find_files(readable(args.text)), args.out)
     seconds = time.monotonic() - started
+    advise_of_corpus(corpus, args.text, DEFAULT_MAX_CHARACTERS)
     most = DEFAULT_MAX_CHARACTERS - 2  # and the word's two boundaries
     occurs = corpus.counts > 0  # the special words are always listed
     lengths, counts = corpus.word_lengths()[occurs], corpus.counts[occurs]

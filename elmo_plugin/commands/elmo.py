@@ -18,7 +18,6 @@ from elmo_plugin.commands.arguments import (
 from elmo_plugin.elmo.dump import NPY, DumpSettings, dump
 from elmo_plugin.elmo.elmo import POOLS
 from elmo_plugin.elmo.results import PART_SENTENCES, Line
-from elmo_plugin.text.characters import count_cropped, warn_of_cropped
 
 DESCRIPTION = """
 Writes the ELMo vectors of a text, one sentence per line, to an HDF5 file, with the options and
@@ -105,18 +104,11 @@ def run(args: argparse.Namespace) -> None:
         forget_sentences=args.forget_sentences or is_matrix,
     )
 
-    def lines(warns: bool) -> Iterator[Line]:
-        n_tokens = n_cropped = 0
-        limit = elmo.bilm.token_encoder.word_limit
+    def lines() -> Iterator[Line]:
         for line in text_lines(args, file, name):
             if args.raw:
                 row = line.raw
                 line = Line(line.number, " ".join(row.tokens), sentence=row.sentence)
-            n_tokens += len(tokens := line.tokens)
-            n_cropped += count_cropped(tokens, limit)
             yield line
-        if warns:
-            warn_of_cropped(name, n_cropped, n_tokens, limit)
 
-    total = count_lines(file, lines(True))
-    dump(elmo, lines(total is None), args.output_file, settings, total)
+    dump(elmo, lines(), args.output_file, settings, count_lines(file, text_lines(args, file, name)))

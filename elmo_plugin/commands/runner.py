@@ -10,6 +10,7 @@ from typing import Any
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands.streams import occupy_closed_streams, piped_output
 from elmo_plugin.files.interrupts import interrupts_kept
+from elmo_plugin.text.advice import advised, in_lines
 
 PROGRAM = "python -m elmo_plugin"
 NAMES = "elmo score uses bilm-encode bilm-export elmo-mix elmo-configs".split()
@@ -52,7 +53,7 @@ def run_command(command: Any, args: argparse.Namespace) -> None:
     for name, value in vars(args).items():
         if value == "" or (isinstance(value, list) and "" in value):
             raise InputError(f"{name}: expected a value, found an empty one")
-    with piped_output():
+    with piped_output(), in_lines(), advised():
         command.run(args)
 
 

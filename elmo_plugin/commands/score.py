@@ -31,7 +31,7 @@ from elmo_plugin.elmo.pairs import pair_accuracies, pair_scores
 from elmo_plugin.elmo.raw_text import RUNNING
 from elmo_plugin.elmo.results import PART_SENTENCES, Line, join_files, write_results
 from elmo_plugin.elmo.scores import column_names, score_columns
-from elmo_plugin.elmo.sentences import groups, in_one_call
+from elmo_plugin.elmo.sentences import groups
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.text.text_files import find_files
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> None:
     model = _load(args)
     lines = partial(text_lines, args, file, name)
     if args.output_file is None:
-        texts = in_one_call(partial(_scored, model, args=args), _groups(lines(), model, args))
+        texts = (_scored(model, own, args) for own in _groups(lines(), model, args))
         print_text(_header(args) + next(texts, ""), end="")
         for text in texts:
             print_text(text, end="")

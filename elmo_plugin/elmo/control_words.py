@@ -13,8 +13,10 @@ import numpy as np
 
 from elmo_plugin.checks import check_count, fail
 from elmo_plugin.elmo.uses import find_uses, word_forms
+from elmo_plugin.text.advice import advised
 
 
+@advised()
 def control_words(
     first: Any, second: Any, words: Any, n: int, seed: int = 0, raw: bool | str = False
 ) -> dict[str, list[str]]:

@@ -1,6 +1,6 @@
 """Documents, in which each sentence is read from the state after the one before it."""
 
-import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count, groupby
 from operator import itemgetter
@@ -14,8 +14,7 @@ from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.sentences import batches_by_length, by_row, groups, named_rows
 from elmo_plugin.modules import LSTMState
-
-logger = logging.getLogger(__name__)
+from elmo_plugin.text.advice import current
 
 MOST_DOCUMENTS = 256
 """Number of documents that are read side by side, to bound the memory of their states."""
@@ -54,10 +53,8 @@ def documents_of(rows: list[Row], labels: Any) -> list[list[int]]:
         for _, pairs in groupby(zip(own, by_row(rows, count())), key=itemgetter(0))
     ]
     if len(documents) > len(set(own)):
-        logger.warning(
-            "documents: a label occurs again after another one, where a new document begins; sort "
-            "the sentences by document to read them as one"
-        )
+        again = [label for label, n in Counter(x for x, _ in groupby(own)).items() if n > 1]
+        current().find("divided documents", len(again), len(set(own)), map(repr, again))
     return documents
 
 

@@ -29,11 +29,9 @@ from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.elmo.raw_text import FIRST_WORDS, Row
 from elmo_plugin.elmo.sentences import (
-    OF_PROCESS,
     PART_BATCHES,
     PART_TOKENS,
     by_row,
-    in_one_call,
     parts,
     split_row,
     token_rows,
@@ -45,6 +43,7 @@ from elmo_plugin.formats.mixes import LARGEST, TrainedMixes
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.ops.backend import not_compiled
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.text.advice import OF_PROCESS, advised, in_one_call
 from elmo_plugin.text.characters import long_words
 
 logger = logging.getLogger(__name__)
@@ -295,7 +294,9 @@ class Elmo(BiLMLayers):
             )
         outer = tokens.shape[:-2]
         limit = self.bilm.token_encoder.word_limit
-        OF_PROCESS.of_cut_words([long_words(tokens, limit)], limit)
+        if words := long_words(tokens, limit):
+            OF_PROCESS.of_cut_words(words, int(tokens[..., 0].count_nonzero()), limit)
+            OF_PROCESS.say()
         flat = self.bilm.resize_characters(tokens.flatten(0, -3))
         self.bilm.token_encoder.check_spelled(flat)
         keep = self.keep_sentence_boundaries
@@ -316,6 +317,7 @@ class Elmo(BiLMLayers):
 
     @not_compiled
     @torch.no_grad()
+    @advised()
     def embed(
         self,
         sentences: str | Sequence[str] | Sequence[Sequence[str]],
@@ -459,6 +461,7 @@ class Elmo(BiLMLayers):
         total = length_hint(sentences) or None
         yield from tqdm(vectors, total=total, unit=" sentences") if progress else vectors
 
+    @advised()
     def uses(
         self,
         corpus: str | os.PathLike | Iterable[str | Sequence[str]],
@@ -517,6 +520,7 @@ class Elmo(BiLMLayers):
 
         return uses_frame(self, corpus, words, layer, most, seed, raw)
 
+    @advised()
     def embed_spans(
         self,
         sentences: Iterable[str | Sequence[str]],

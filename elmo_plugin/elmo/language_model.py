@@ -24,6 +24,7 @@ from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, log_uniform
 from elmo_plugin.ops.backend import not_compiled
 from elmo_plugin.ops.softmax import entropies
+from elmo_plugin.text.advice import advised
 from elmo_plugin.text.characters import BEGIN, END, SPECIAL_WORDS, UNKNOWN
 
 
@@ -127,6 +128,7 @@ class LanguageModel(BiLMLayers):
 
     @not_compiled
     @torch.no_grad()
+    @advised()
     def score(
         self,
         sentences: str | Sequence[str] | Sequence[Sequence[str]],
@@ -230,6 +232,7 @@ class LanguageModel(BiLMLayers):
 
     @not_compiled
     @torch.no_grad()
+    @advised()
     def perplexity(
         self,
         sentences: str | Sequence[str] | Sequence[Sequence[str]],
@@ -254,6 +257,7 @@ class LanguageModel(BiLMLayers):
 
     @not_compiled
     @torch.no_grad()
+    @advised()
     def score_continuations(
         self, prefixes: Any, continuations: Any, base: int | str = 2, unknown_missing: bool = False
     ) -> Any:
@@ -314,6 +318,7 @@ class LanguageModel(BiLMLayers):
 
     @not_compiled
     @torch.no_grad()
+    @advised()
     def substitutes(
         self,
         sentences: str | Sequence[str] | Sequence[Sequence[str]],

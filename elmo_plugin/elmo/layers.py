@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ from elmo_plugin.elmo.frozen import (
     use_one_thread_in_children,
 )
 from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
-from elmo_plugin.elmo.raw_text import FIRST_WORDS, Row
+from elmo_plugin.elmo.raw_text import FIRST_WORDS, Row, check_language
 from elmo_plugin.elmo.sentences import (
     DEVICE_TOKENS,
     MAX_TOKENS,
@@ -36,12 +37,12 @@ from elmo_plugin.elmo.sentences import (
     sentences_of,
     split_row,
     token_rows,
-    word_warnings,
 )
 from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_weights
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS, SentenceLayers
 from elmo_plugin.modules.initial_state import CarriesState, owners_of
+from elmo_plugin.text.advice import advised, current
 from elmo_plugin.text.characters import sentence_characters
 
 
@@ -181,6 +182,7 @@ class BiLMLayers(CarriesState):
             self.carried.put(after)
         return (layers, real) if boundaries else without_boundaries(layers, real)
 
+    @advised()
     def characters(
         self, sentences: str | Sequence[str] | Sequence[Sequence[str]], *, raw: bool = False
     ) -> Tensor:
@@ -193,17 +195,21 @@ class BiLMLayers(CarriesState):
 
     def checked_sentences(self, rows: list[Row]) -> list[list[str]]:
         """
-        The sentences of rows. Warns of words that are read as others, and of raw text for a model
-        of another language than English, once for each call; see `one_call`.
+        The sentences of rows. The advice of the call says which of their words are read as others,
+        and whether raw text is for a model of another language than English.
         """
         sentences, is_raw = sentences_of(rows), any(row.sentence is not None for row in rows)
-        warnings = word_warnings()
-        warnings.of_cut_words(sentences, self.bilm.token_encoder.word_limit)
+        advice, knows = current(), self._knows
+        words = list(chain.from_iterable(sentences))
+        advice.of_cut_words(words, len(words), self.bilm.token_encoder.word_limit)
         if is_raw:
             table, first = self.bilm.word_table, self.known_words
-            warnings.of_other_language(first if table is None else table.words.first(FIRST_WORDS))
-        if (knows := self._knows) is not None:
-            warnings.of_unknown_words(sentences, knows, is_raw)
+            check_language(first if table is None else table.words.first(FIRST_WORDS))
+        if knows is None:
+            advice.of_characters(sentences, self.known_words.__contains__)
+        else:
+            advice.of_characters(sentences, knows)
+            advice.of_unknown_words(sentences, knows, is_raw)
         return sentences
 
     @property
@@ -253,6 +259,7 @@ class BiLMLayers(CarriesState):
         return reader.sentences(tokens, self.bilm.sentence_lengths(tokens), state)
 
     @torch.no_grad()
+    @advised()
     def warm_up(self, sentences: Any, batch_size: int = 16, *, raw: bool = False) -> None:
         """
         Set the state at the start of a sentence under `warm` from a text, for a biLM without one of

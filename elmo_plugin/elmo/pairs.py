@@ -15,7 +15,7 @@ from tqdm import tqdm
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.elmo.scores import DIRECTIONS, SentenceScores
-from elmo_plugin.elmo.sentences import groups, one_call
+from elmo_plugin.elmo.sentences import groups
 from elmo_plugin.text.lines import read_lines
 
 ROUNDING = 1e-4
@@ -64,7 +64,7 @@ def pair_scores(
     """
     rows: list[dict[str, Any]] = []
     pairs = chain.from_iterable(map(read_pairs, files))
-    with one_call(), tqdm(unit=" pairs") as progress:
+    with tqdm(unit=" pairs") as progress:
         for group in groups(pairs, AT_ONCE):
             sentences: list[Any] = [s for pair in group for s in pair[:2]]
             scores = model.score(sentences if raw else [s.split() for s in sentences], raw=raw)

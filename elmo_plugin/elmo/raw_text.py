@@ -7,15 +7,14 @@ the Penn Treebank, except that straight quotes stay as they are, and that *canno
 *AT&T* are one token.
 """
 
-import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from elmo_plugin.checks import needed
-
-logger = logging.getLogger(__name__)
+from elmo_plugin.text.advice import N_EXAMPLES, SYMBOL, current
+from elmo_plugin.text.lines import ends_sentence
 
 STRAIGHT = str.maketrans("“”‘’", "\"\"''")
 """Quotes and apostrophes as in nearly all of the text. Each is one character, as before."""
@@ -42,9 +41,6 @@ Those of 41 other languages, even from the web, have at most 8 of the 20. Fewer 
 PACKAGES = "nltk nupunkt"
 """The packages that split raw text."""
 
-ADVICE = "; raw=True, or --raw of the command, splits English text into tokens"
-"""The end of a warning about text that was not split so."""
-
 RUNNING = "running text"
 """The kind of raw text whose lines end anywhere, instead of `True` for a row in each line."""
 
@@ -52,9 +48,6 @@ BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 LONG_PARAGRAPH = 10_000
 """Number of lines after which a paragraph is divided at the next line that ends like a sentence."""
-
-MANY_WRAPPED = 0.1
-"""A larger share of lines that begin within a sentence gives a warning."""
 
 
 class Row(NamedTuple):
@@ -114,6 +107,7 @@ def _sentence_ends(text: str) -> Iterator[int]:
     sentence before it; here, one that opens a quotation begins the next sentence.
     """
     is_open = False
+    text = text.replace("@.@", "@,@")  # a symbol of WikiText for a point in a number
     for start, end in needed("nupunkt", "raw: ", PACKAGES).sent_spans(text):
         sentence = text[start:end].rstrip()
         is_open ^= sentence.count('"') % 2 == 1
@@ -124,18 +118,21 @@ def _sentence_ends(text: str) -> Iterator[int]:
 def split_tokens(text: str, sentences: list[tuple[int, int]] | None = None) -> Row:
     """
     Split text into tokens: *isn't* into *is* and *n't*. A period is split off only at the end of a
-    sentence. `sentences`: their places in the text, by default those of `split_sentences`. Raises
-    an `InputError` if nupunkt or NLTK is not installed.
+    sentence, and a symbol of other programs such as *<unk>* is one token. `sentences`: their places
+    in the text, by default those of `split_sentences`. Raises an `InputError` if nupunkt or NLTK is
+    not installed.
     """
     text = text.translate(STRAIGHT)
     spans: list[tuple[int, int]] = []
     words: list[int] = []
     numbers: list[int] = []
+    in_symbols = {k for x in SYMBOL.finditer(text) for k in range(x.start() + 1, x.end())}
     for number, (first, last) in enumerate(sentences or split_sentences(text)):
         for start, end in _tokenizer().span_tokenize(text[first:last]):
             start, end = first + start, first + end
             is_same_word = bool(spans) and start == spans[-1][1]
-            if is_same_word and number == numbers[-1] and _joins(text[start - 1 : start + 1]):
+            joins = start in in_symbols or _joins(text[start - 1 : start + 1])
+            if is_same_word and number == numbers[-1] and joins:
                 spans[-1] = spans[-1][0], end
             else:
                 words.append(words[-1] + (not is_same_word) if words else 0)
@@ -196,7 +193,7 @@ def _paragraphs(lines: Iterable[str]) -> Iterator[list[str]]:
     """Lines without their breaks, in paragraphs, to which the blank line before them belongs."""
     paragraph: list[str] = []
     for line in lines:
-        is_long = len(paragraph) >= LONG_PARAGRAPH and _ends_sentence(paragraph[-1])
+        is_long = len(paragraph) >= LONG_PARAGRAPH and ends_sentence(paragraph[-1])
         if paragraph and (is_long or not line.strip()):
             yield paragraph
             paragraph = []
@@ -205,27 +202,22 @@ def _paragraphs(lines: Iterable[str]) -> Iterator[list[str]]:
         yield paragraph
 
 
-def _ends_sentence(line: str) -> bool:
-    """Whether a line ends in final punctuation, which quotes and brackets may follow."""
-    return line.rstrip(" \t\r\n\"'”’»)]}*_").endswith((".", "!", "?", ":", ";", "…"))
+def check_language(first_words: Sequence[str]) -> None:
+    """
+    Advise if the words of a model for which raw text was split are not English. `first_words`: the
+    `FIRST_WORDS` most frequent ones, or fewer if they are not known.
+    """
+    n_english = len({*ENGLISH}.intersection(first_words))
+    if len(first_words) == FIRST_WORDS and 2 * n_english < len(ENGLISH):
+        facts = {"n_first": FIRST_WORDS, "n_english": n_english, "n_all": len(ENGLISH)}
+        current().find("other language", 1, 1, ENGLISH[:N_EXAMPLES], **facts)
 
 
-def warn_of_wrapped(lines: Iterable[str], name: str) -> Iterator[str]:
-    """The lines of the text `name`, with a warning after the last if many begin in a sentence."""
-    n_lines = n_wrapped = 0
-    is_open = False
+def check_wrapped(lines: Iterable[str]) -> Iterator[str]:
+    """The lines of raw text. The advice of the call says so if many begin within a sentence."""
+    counts, is_open = [0, 0, 0, 0], False
     for line in lines:
-        n_lines += 1
-        n_wrapped += is_open and line.lstrip()[:1].islower()
-        is_open = bool(line.strip()) and not _ends_sentence(line)
+        counts[2 * is_open + line.lstrip()[:1].islower()] += 1
+        is_open = bool(line.strip()) and not ends_sentence(line)
         yield line
-    if n_wrapped > MANY_WRAPPED * n_lines:
-        _warn(
-            f"{name}: {n_wrapped:,} of {n_lines:,} lines begin in lower case after a line without "
-            "final punctuation, and with --raw a sentence ends with its line; --running-text, and "
-            "running_text in Python, join the lines of a paragraph"
-        )
-
-
-_warn = cache(logger.warning)
-"""One warning for each text, although a command may read it twice."""
+    current().of_lines(counts, "--running-text of the command or ")

@@ -26,7 +26,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.frozen import bytes_of
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.raw_text import Row, RunningSentence, running_text, split_tokens
-from elmo_plugin.elmo.sentences import groups, one_call
+from elmo_plugin.elmo.sentences import groups
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum, file_checksum
 from elmo_plugin.files.file_lock import FileLock
@@ -132,7 +132,6 @@ def write_results(
     parts: list[_Part] = []
     runs: list[tuple[int, dict[str, Any]]] = []  # the parts that were rounded alike
     with (
-        one_call(),
         _same_bits(model),
         _parts_folder(out) as folder,
         tqdm(total=total, unit=" sentences", desc=out.name) as progress,

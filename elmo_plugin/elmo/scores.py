@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo_plugin.checks import InputError, check_count, fail, named, needed, whole_span
+from elmo_plugin.elmo.places import CheckedPlaces
 from elmo_plugin.elmo.sentences import named_spans
+from elmo_plugin.text.advice import advised
 
 BASES = {2: math.log(2), "e": 1.0}
 """The bases of logarithms, and their natural logarithms."""
@@ -92,10 +94,15 @@ class SentenceScores(NamedTuple):
         characters but no token in it, if it ends after the last token, or if the scores are not of
         raw text. See `regions` for several rows.
         """
-        return float(self._sums(start, end, 0)[0])
+        return float(regions(self, [start], [end])[0])
 
-    def _sums(self, start: Any, end: Any, after: int) -> np.ndarray:
-        """The sums of a region and of the words after it; see `regions`. Shape `(1 + after,)`."""
+    def _sums(
+        self, name: str, start: Any, end: Any, after: int, checked: CheckedPlaces
+    ) -> np.ndarray:
+        """
+        The sums of the region `name` and of the words after it; see `regions`. Shape
+        `(1 + after,)`.
+        """
         sums = np.full(1 + after, np.nan)
         if {str(start), str(end)} <= {"None", "nan", "NaT", "<NA>"}:  # missing values of columns
             return sums
@@ -106,6 +113,9 @@ class SentenceScores(NamedTuple):
         inside = (first < end) & (start < last) & (start < end)
         if start < end and not inside.any():
             fail("region", "characters of a token", (start, end))
+        if inside.any():
+            whole = int(first[inside].min()), int(last[inside].max())
+            checked.add(name, self._text, self.spans, (start, end), whole)
         words, sentence = np.array(self.words), np.array(self.sentence)
         # An empty region is in the sentence of the token that begins there.
         own = sentence == sentence[first < max(end, start + 1)].max(initial=0)
@@ -114,6 +124,14 @@ class SentenceScores(NamedTuple):
         sums[: len(masks)] = [self.surprisal[mask].sum() for mask in masks]
         return sums
 
+    @property
+    def _text(self) -> str:
+        """Raw text of these tokens, which has spaces instead of other characters."""
+        text = ""
+        for token, (start, end) in zip(self.tokens, self.spans or ()):
+            text = text.ljust(start) + token.ljust(end - start)
+        return text
+
     def fields(self) -> Iterator[tuple[str, Any]]:
         """The fields that were asked for and `surprisal`, by the names that they have in files."""
         for name, x in (*self._asdict().items(), ("surprisal", self.surprisal)):
@@ -121,6 +139,7 @@ class SentenceScores(NamedTuple):
                 yield (SENTENCE_IN_ROW if name == "sentence" else name), x
 
 
+@advised()
 def regions(scores: Any, start: Any, end: Any, after: int = 0) -> np.ndarray:
     """
     The surprisal of a critical region of raw text in each row, and of the words after it.
@@ -151,9 +170,11 @@ def regions(scores: Any, start: Any, end: Any, after: int = 0) -> np.ndarray:
     check_count("after", after, least=0)
     some = [scores] if isinstance(scores, SentenceScores) else list(scores)
     sums = np.empty((len(some), 1 + after))
+    checked = CheckedPlaces(is_raw=True)
     for k, (row, first, last) in enumerate(named_spans(start, end, len(some))):
         with named(row):
-            sums[k] = some[k]._sums(first, last, after)
+            sums[k] = some[k]._sums(row, first, last, after, checked)
+    checked.end()
     return sums if after else sums[:, 0]
 
 

@@ -1,40 +1,19 @@
-"""
-The forms in which `Elmo.embed` takes sentences, the warnings about their words, and the batches in
-which it reads them.
-"""
+"""The forms in which `Elmo.embed` takes sentences, and the batches in which it reads them."""
 
-import logging
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
-from contextvars import ContextVar
-from itertools import chain, count, groupby, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import count, groupby, islice
 from typing import Any
 
 from elmo_plugin.checks import InputError, check_flag, fail
-from elmo_plugin.elmo.raw_text import ADVICE, ENGLISH, FIRST_WORDS, Row, split_tokens
-from elmo_plugin.text.characters import MANY_UNKNOWN, WordLimit
-
-logger = logging.getLogger(__name__)
+from elmo_plugin.elmo.raw_text import Row, split_tokens
+from elmo_plugin.text.advice import current
 
 SPACE = re.compile(r"[ \t\r\n]")
 """No token contains these. Others, such as a no-break space, may be part of one."""
 
 COLUMN_PACKAGES = ("pandas", "pyarrow", "polars", "datasets")
 """The packages whose arrays are columns of tables, with a sentence in each row."""
-
-UNSPLIT = re.compile(r"\w[.,;:?!]+$")
-"""The end of a token that is probably several."""
-
-MANY_UNSPLIT = 0.5
-"""A larger share of sentences that end in such a token gives a warning."""
-
-MOST_LONG = 1 << 16
-"""Number of long words that are compared with one another, to bound the memory."""
-
-N_EXAMPLES = 3
-"""Number of unknown words in a warning. A few words of a name are no reason for one."""
 
 MAX_TOKENS = 2048
 """64 sentences of ordinary length, enough rows for a CPU's matrix products."""
@@ -152,7 +131,7 @@ def row_of(name: str, sentence: Any, raw: bool) -> Row:
 def parts(sentences: Iterable[Any], n_tokens: int, raw: bool = False) -> Iterator[list[Row]]:
     """Divide rows into parts, which end when they have `n_tokens`, boundaries included."""
     check_flag("raw", raw)
-    warn_of_words(sentences)
+    advise_of_words(sentences)
     part, left = [], n_tokens
     for name, sentence in named_rows(sentences):
         part.append(row := row_of(name, sentence, raw))
@@ -233,114 +212,11 @@ def is_words(rows: Sequence[Any]) -> bool:
     return bool(rows) and all(isinstance(row, str) and not SPACE.search(row) for row in rows)
 
 
-def warn_of_words(sentences: Any) -> None:
-    """Warn if a list that is read as sentences is probably the tokens of one."""
+def advise_of_words(sentences: Any) -> None:
+    """Say so if a list that is read as sentences is probably the tokens of one."""
     if isinstance(sentences, list | tuple) and len(sentences) > 1 and is_words(sentences):
-        logger.warning(
-            f"the {len(sentences):,} strings of a list without whitespace in any, such as "
-            f"{sentences[0]!r}, are read as sentences of one word each; [x] is one sentence with "
-            "the tokens x, and [[word] for word in x] are sentences without this warning"
-        )
-
-
-class WordWarnings:
-    """
-    Warnings about words that a model reads as others. Each comes once, however many batches and
-    calls share this object; see `one_call`.
-    """
-
-    def __init__(self) -> None:
-        self._n: Counter[str] = Counter()
-        self._long: dict[bytes | str, str] = {}
-        self._examples: list[str] = []
-
-    def of_cut_words(self, sentences: Sequence[Sequence[str]], limit: WordLimit) -> None:
-        """Warn if two different words are equal up to the limit of their token encoder."""
-        for word in filter(limit.may_reach, chain.from_iterable(sentences)):
-            if len(spelled := limit.spelled(word)) >= limit.most:
-                other = self._long.setdefault(spelled[: limit.most], word)
-                if other != word:
-                    self._once(
-                        "cut words",
-                        f"the words {other!r} and {word!r} have equal vectors, because they begin "
-                        f"with the same {limit}, and the rest of a longer word is not read",
-                    )
-        if len(self._long) > MOST_LONG:
-            self._long.clear()
-
-    def of_unknown_words(
-        self, sentences: Sequence[Sequence[str]], knows: Callable[[str], bool], is_raw: bool
-    ) -> None:
-        """
-        Warn if many words are none of a vocabulary, or if most sentences end in a token such as
-        *dog.*, as those that were not split into tokens do. `knows`: whether it has a word.
-        `is_raw`: whether sentences were split by the rules of English.
-        """
-        unknown = [word for sentence in sentences for word in sentence if not knows(word)]
-        unsplit = [s[-1] for s in sentences if s and UNSPLIT.search(s[-1]) and not knows(s[-1])]
-        n = self._n
-        n.update(words=sum(map(len, sentences)), unknown=len(unknown))
-        n.update(sentences=len(sentences), unsplit=len(unsplit))
-        self._examples = list(dict.fromkeys([*self._examples, *unsplit, *unknown]))[:N_EXAMPLES]
-        is_unknown = n["unknown"] > MANY_UNKNOWN * n["words"] and len(self._examples) == N_EXAMPLES
-        if is_unknown or n["unsplit"] > MANY_UNSPLIT * n["sentences"]:
-            self._once(
-                "unknown words",
-                f"{100 * n['unknown'] / n['words']:.1f} % of the words, such as "
-                f"{', '.join(map(repr, self._examples))}, are unknown to the model, which takes "
-                "all of them for one word, <UNK>; check that language, case, encoding and tokens "
-                "of the text are as in the model's own text" + ADVICE * (not is_raw),
-            )
-
-    def of_other_language(self, first_words: Sequence[str]) -> None:
-        """
-        Warn if the words of a model for which raw text was split are not English. `first_words`:
-        the `FIRST_WORDS` most frequent ones, or fewer if they are not known.
-        """
-        n_english = len({*ENGLISH}.intersection(first_words))
-        if len(first_words) == FIRST_WORDS and 2 * n_english < len(ENGLISH):
-            self._once(
-                "other language",
-                "raw=True, or --raw of the command, splits text by the rules of English, and the "
-                f"model's {FIRST_WORDS} most frequent words have only {n_english} of "
-                f"{len(ENGLISH)} such as {', '.join(ENGLISH[:4])}, so that it is probably a model "
-                "of another language, by whose rules its text has to be split",
-            )
-
-    def _once(self, kind: str, message: str) -> None:
-        self._n[kind] += 1
-        if self._n[kind] == 1:
-            logger.warning(message)
-
-
-OF_PROCESS = WordWarnings()
-"""For components, which read one batch after another and do not know where a text ends."""
-
-_of_call: ContextVar[WordWarnings | None] = ContextVar("_of_call", default=None)
-
-
-def word_warnings() -> WordWarnings:
-    """Those of the block of `one_call` around this, or those of a call of its own."""
-    return _of_call.get() or WordWarnings()
-
-
-@contextmanager
-def one_call(warnings: WordWarnings | None = None) -> Iterator[None]:
-    """Let all calls in the block warn like one, by default like one with the block around it."""
-    token = _of_call.set(warnings or word_warnings())
-    try:
-        yield
-    finally:
-        _of_call.reset(token)
-
-
-def in_one_call(work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    """`work` for each item. `one_call` around a `yield` would also be around the caller's calls."""
-    warnings = word_warnings()
-    for item in items:
-        with one_call(warnings):
-            result = work(item)
-        yield result
+        n = len(sentences)
+        current().find("a list of words", n, n, map(repr, sentences))
 
 
 def groups(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -3,7 +3,6 @@ The vectors of words and phrases that are given by their places: a sentence, and
 starts and ends in it, in characters or in tokens.
 """
 
-import logging
 import re
 from bisect import bisect, bisect_left
 from collections.abc import Iterable, Iterator
@@ -15,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo_plugin.checks import InputError, check_choice, check_flag, fail, whole_span
-from elmo_plugin.elmo.raw_text import ADVICE, Row
+from elmo_plugin.elmo.places import CheckedPlaces
+from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.sentences import named_rows, named_spans, row_of
-
-logger = logging.getLogger(__name__)
 
 UNITS = ("characters", "tokens")
 """What the places of spans are counted in."""
@@ -100,7 +98,7 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
     end of the span, and perhaps its word. See `Elmo.embed_spans` for `unit`, `raw` and errors.
     """
     check_choice("unit of the spans", unit, UNITS)
-    cut: list[str] = []
+    checked = CheckedPlaces(raw)
     split = lru_cache(SPLIT_TEXTS)(lambda text: row_of("", text, raw))
     for number, (name, sentence, start, end, *word) in enumerate(rows):
         is_text = isinstance(sentence, str)
@@ -116,14 +114,10 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
         if not inside or start == end:
             fail(name, "a span with a token", text[start:end])
         first, last = places[inside[0]][0], places[inside[-1]][1]
-        if first < start or end < last:
-            cut.append(f"{text[start:end]!r} of {text[first:last]!r} in {name}")
+        words = text if unit == UNITS[0] else row.tokens
+        checked.add(name, words, places, (start, end), (first, last), *word)
         yield _use(number, name, row, inside[0], inside[-1] + 1, *word)
-    if cut:
-        logger.warning(
-            f"spans that start or end within a token: {len(cut):,}, such as {cut[0]}; their "
-            "vectors are those of the whole tokens" + ADVICE * (not raw)
-        )
+    checked.end()
 
 
 def _use(number: int, name: str, row: Row, first: int, last: int, word: str = "") -> Use:

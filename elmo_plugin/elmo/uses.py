@@ -19,22 +19,23 @@ from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
 from elmo_plugin.elmo.frozen import weights_digest
-from elmo_plugin.elmo.raw_text import RUNNING, running_text, warn_of_wrapped
+from elmo_plugin.elmo.raw_text import RUNNING, check_wrapped, running_text
 from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, write_results
 from elmo_plugin.elmo.sentences import (
     SPACE,
+    advise_of_words,
     groups,
     is_table,
     labels_of,
     named_rows,
     row_of,
     split_row,
-    warn_of_words,
 )
 from elmo_plugin.elmo.spans import Use, check_state, embedded, find_spans
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
+from elmo_plugin.text.advice import current
 from elmo_plugin.text.lines import TABLE_NAME, read_lines
 from elmo_plugin.text.tables import read_table
 from elmo_plugin.text.text_files import find_files
@@ -86,6 +87,7 @@ def word_forms(words: Any) -> dict[str, str]:
                 fail("words", f"{form!r} as a form of one word", f"it at {word_of[form]}, {word}")
     if not word_of:
         fail("words", "at least one word", words)
+    current().of_characters([list(word_of)])
     return word_of
 
 
@@ -141,18 +143,20 @@ def find_uses(
         if seen is not None:
             seen.update(tokens)
         if not beginning_with.keys().isdisjoint(tokens):
-            text = " ".join(tokens)
+            text = " ".join(tokens)  # whose words are checked when it is embedded
             for position, token in enumerate(tokens):
                 for own in beginning_with.get(token, ()):
                     if tokens[position : position + len(own)] == own:
                         form = " ".join(own)
                         yield Use(forms[form], form, file, number, position, text, in_row, line)
+        else:
+            current().of_characters([tokens])
 
 
 def _sentences(corpus: Any, raw: bool | str) -> Iterator[tuple[list[str], str, Any, int, Any]]:
     """The tokens, file, number, number in its row and line of each sentence."""
     if not isinstance(corpus, str | os.PathLike):
-        warn_of_words(corpus)
+        advise_of_words(corpus)
         labels = labels_of(corpus)
         if labels is not None and not labels.is_unique:
             expected = "a different label in each row, as after reset_index(drop=True)"
@@ -171,7 +175,7 @@ def _sentences(corpus: Any, raw: bool | str) -> Iterator[tuple[list[str], str, A
             for number, sentence in enumerate(running_text(lines)):
                 yield sentence.split_tokens().tokens, name, number, 0, sentence.line
             continue
-        for number, line in enumerate(warn_of_wrapped(lines, str(file)) if raw else lines):
+        for number, line in enumerate(check_wrapped(lines) if raw else lines):
             for in_row, tokens in enumerate(split_row(row_of("", line, bool(raw)))):
                 yield tokens, name, number, in_row, number
 

@@ -35,6 +35,7 @@ from elmo_plugin.commands.streams import piped_output
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.plugin import bilm_import
 from elmo_plugin.pretrained import pretrained_names
+from elmo_plugin.text.advice import in_lines
 
 CLEAR = (ConfigurationError, InputError, OSError, FloatingPointError)
 """Errors whose message is sufficient by itself. The last is one of a loss that is not finite."""
@@ -66,23 +67,24 @@ for _name, _module in {
 sys.modules["allennlp.commands.elmo"] = commands.elmo = allennlp_09  # type: ignore[attr-defined]
 
 
-def _with_limited_threads(compute: Callable[..., Any]) -> Callable[..., Any]:
+def _prepared(compute: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(compute)
     def run(*args: Any, **kwargs: Any) -> Any:
         limit_threads()
-        return compute(*args, **kwargs)
+        with in_lines():
+            return compute(*args, **kwargs)
 
     return run
 
 
 # Each process of distributed training calls this method, and only one the command's function.
-train.TrainModel.run = _with_limited_threads(train.TrainModel.run)  # type: ignore[method-assign]
+train.TrainModel.run = _prepared(train.TrainModel.run)  # type: ignore[method-assign]
 for _module, _name in (
     (evaluate, "evaluate_from_args"),
     (predict, "_predict"),
     (find_learning_rate, "find_learning_rate_from_args"),
 ):
-    setattr(_module, _name, _with_limited_threads(getattr(_module, _name)))
+    setattr(_module, _name, _prepared(getattr(_module, _name)))
 
 
 def run_allennlp(arguments: Sequence[str]) -> int | str | None:

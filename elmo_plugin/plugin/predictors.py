@@ -25,10 +25,10 @@ from elmo_plugin.commands.streams import output_encoding
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel, Substitute
 from elmo_plugin.elmo.scores import SentenceScores
-from elmo_plugin.elmo.sentences import one_call, word_warnings
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.bilm_model import BiLMModel, exp
+from elmo_plugin.text.advice import Advice, advised
 from elmo_plugin.text.corpus import is_corpus
 from elmo_plugin.text.lines import BYTE_ORDER_MARK, decode, read_lines, refuse_table
 from elmo_plugin.text.text_files import find_files
@@ -71,7 +71,7 @@ class BiLMPredictor(Predictor):
                 "biLM"
             )
         super().__init__(model, *args, **kwargs)
-        self._warnings = word_warnings()  # so that a warning comes once, and not for each batch
+        self._advice = Advice()  # so that a warning comes once, and not for each batch
 
     def load_line(self, line: str) -> JsonDict:
         line = line.strip()
@@ -114,7 +114,7 @@ class BiLMPredictor(Predictor):
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
-        with one_call(self._warnings):
+        with advised(self._advice):
             words = self._scorer.substitutes(sentences)
             scores = self._scorer.score(sentences, base="e")
         return [_output(*sentence) for sentence in zip(scores, words)]
@@ -169,7 +169,7 @@ class ElmoPredictor(BiLMPredictor):
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
-        with one_call(self._warnings):
+        with advised(self._advice):
             vectors = self._elmo.embed(sentences, layer="all")
         return [
             {"tokens": tokens, "layers": layers.tolist()}

@@ -6,9 +6,8 @@ A sentence boundary is one token with its own character. The ids are AllenNLP's,
 plus one, so that 0 can mean "no token here". These numbers appear only in this file.
 """
 
-import logging
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,8 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError, check_count
-
-logger = logging.getLogger(__name__)
 
 NO_TOKEN = 0
 """Id of every character at a position without a token (the padding of a batch)."""
@@ -53,13 +50,6 @@ DEFAULT_MAX_CHARACTERS = 50
 
 MOST_CHARACTERS = 1 << 12
 """Largest `max_characters_per_token`."""
-
-MANY_CROPPED = 0.01
-"""A larger share of cropped tokens gives a warning. In tokenized text they are rare, like URLs."""
-
-MANY_UNKNOWN = 0.3
-"""A larger share of tokens that no vocabulary has gives a warning; in English text, `small` lacks 2
-to 5 %."""
 
 
 def check_max_characters(name: str, max_characters_per_token: Any) -> None:
@@ -118,41 +108,6 @@ class WordLimit(NamedTuple):
         return spelled if self.in_bytes else spelled.decode()
 
 
-def count_cropped(words: Iterable[str], limit: WordLimit) -> int:
-    """The number of words that are cropped, because they are longer than the limit."""
-    return sum(limit.may_reach(w) and len(limit.spelled(w)) > limit.most for w in words)
-
-
-def warn_of_cropped(name: str, n_cropped: int, n_tokens: int, limit: WordLimit) -> None:
-    """Warn if many tokens of the text `name` are cropped, as those of an unsegmented text are."""
-    if n_cropped > MANY_CROPPED * n_tokens:
-        logger.warning(
-            f"{name}: {n_cropped:,} of its {n_tokens:,} tokens ({100 * n_cropped / n_tokens:.1f} "
-            f"%) are longer than {limit} and are cropped: are there spaces between its words? A "
-            "text without them, such as Chinese, has to be tokenized first"
-        )
-
-
-@lru_cache(maxsize=1)
-def warn_of_boundaries() -> None:
-    """Warn, once in a process, that sentences contain tokens which are read as boundaries."""
-    logger.warning(
-        f"a sentence contains the token {BEGIN_TOKEN} or {END_TOKEN}, which is read as a sentence "
-        "boundary. The biLM adds the boundaries of each sentence itself, so remove them from the "
-        "text"
-    )
-
-
-@lru_cache(maxsize=1)
-def warn_of_long_tokens(limit: WordLimit) -> None:
-    """Warn, once in a process, that most tokens of some sentences are cropped."""
-    logger.warning(
-        f"most tokens of some sentences are longer than {limit} and are cropped: is each string of "
-        "a list one token? Several sentences are a list of lists, and the tokens of a protein are "
-        "its letters: [list(protein)]"
-    )
-
-
 def word_to_characters(word: str, max_characters_per_token: int = DEFAULT_MAX_CHARACTERS) -> array:
     """The character ids of one word, shape `(C,)`, int16."""
     return array("h", _word_to_bytes(word, max_characters_per_token))
@@ -184,19 +139,11 @@ def bytes_to_characters(
 
 
 def sentence_characters(sentences: Sequence[Sequence[str]], n_characters: int) -> Tensor:
-    """
-    The character ids of sentences, shape `(B, T, C)`, int64, zeros at padding. Warns, once in a
-    process, of tokens that are read as boundaries, and if most tokens are cropped.
-    """
+    """The character ids of sentences, shape `(B, T, C)`, int64, zeros at padding."""
     lengths = list(map(len, sentences))
     shape = len(sentences), max(lengths, default=0), n_characters
     tokens = torch.zeros(shape, dtype=torch.long, device="cpu")
-    limit = WordLimit(n_characters - 2)
-    if 2 * sum(count_cropped(sentence, limit) for sentence in sentences) > sum(lengths):
-        warn_of_long_tokens(limit)
     for row, sentence in zip(tokens, sentences):
-        if BEGIN_TOKEN in sentence or END_TOKEN in sentence:
-            warn_of_boundaries()
         row[: len(sentence)] = torch.from_numpy(words_to_characters(sentence, n_characters))
     return tokens
 

@@ -25,6 +25,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.digest import digest, new_digest, sealed
 from elmo_plugin.files.file_lock import FileLock
 from elmo_plugin.files.interrupts import replace_output
+from elmo_plugin.text.advice import advised, current
 from elmo_plugin.text.characters import SPECIAL_WORDS
 from elmo_plugin.text.corpus import (
     COUNTS_FILE,
@@ -47,6 +48,7 @@ Benchmark.
 """
 
 
+@advised()
 def encode_corpus(files: Sequence[Path], folder: str | os.PathLike) -> EncodedCorpus:
     """
     Encode text files, in order. The folder is written completely or not at all; if it is a link,
@@ -100,12 +102,6 @@ def _write_corpus(files: Sequence[Path], folder: Path) -> None:
             f"{_shown(files)}: expected sentences, found no token in {len(files)} file(s)"
         )
     shards.finish()
-    if boundaries := [word for word, n in zip(SPECIAL_WORDS[:2], shards.counts) if n]:
-        logger.warning(
-            "%s: expected sentences without boundaries, which are added, found the tokens %s",
-            _shown(files),
-            " and ".join(boundaries),
-        )
     shards.renumber(_write_words(folder, list(numbers), shards.counts, shards.digests))
     description = {
         "format": FORMAT,
@@ -156,7 +152,7 @@ def _encode_file(
             )
             shards.add(tokens, lengths[lengths > 0])
     if shards.num_tokens == tokens_before:
-        logger.warning("%s: expected sentences, found no token", file)
+        current().find("no token", 1, 1, [str(file)])
     content = disk.digest.hexdigest()
     return {"name": file.name, "bytes": disk.num_bytes, "blake2b": content}
 

@@ -6,9 +6,7 @@ anywhere (`--running-text`). The oracles are the sentences, which are written by
 import csv
 import io
 import json
-import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ import pytest
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.commands.runner import run_program
-from elmo_plugin.elmo import raw_text
 from elmo_plugin.elmo.uses import read_uses
 from elmo_plugin.files.digest import append_checksum
 from tests.compare import assert_close
@@ -236,16 +233,9 @@ def test_files_of_uses_without_the_columns_are_read(raw: Path) -> None:
     assert found.drop(columns="vector").equals(read_uses(out).drop(columns="vector"))
 
 
-@pytest.fixture
-def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    raw_text._warn.cache_clear()
-    with caplog.at_level(logging.WARNING):
-        yield caplog
-
-
 @pytest.mark.parametrize("command", ["elmo", "score", "uses"])
 def test_raw_warns_of_wrapped_lines(
-    command: str, tmp_path: Path, warnings: pytest.LogCaptureFixture
+    command: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By definition: one warning that names the option, and none for running text."""
     (tmp_path / "text").write_text(TEXT.replace("\n\n", "\n"))
@@ -258,9 +248,9 @@ def test_raw_warns_of_wrapped_lines(
             "uses": [tmp_path / "text", tmp_path / "words", out],
         }[command]
         run(command, *arguments, option)
-        messages = [x.getMessage() for x in warnings.records if "--running-text" in x.getMessage()]
+        messages = [x for x in caplog.messages if "--running-text" in x]
         assert len(messages) == (option == "--raw")
-    assert messages[0].startswith(f"{tmp_path / 'text'}: 3 of 5 lines begin in lower case")
+    assert messages[0].startswith("3 of 5 lines begin in lower case")
 
 
 def test_options_that_exclude_one_another(text: Path, capsys: pytest.CaptureFixture) -> None:

@@ -1,6 +1,5 @@
 """`documents=` of `LanguageModel`, compared with a call for each sentence and with the oracle."""
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import documents as module
+from tests.conftest import Said
 from tests.elmo.test_language_model import SENTENCES, WORDS, distributions, language_model, start
 
 DOCUMENTS = ["a", "a", "a", "b", "c", "c", "c", "c", "d"]
@@ -106,7 +106,7 @@ def test_raw_text_of_documents() -> None:
     assert found["forward_perplexity"] == pytest.approx(2**-mean, rel=1e-5)
 
 
-def test_labels(caplog: pytest.LogCaptureFixture) -> None:
+def test_labels(said: Said) -> None:
     """By definition: a label for each sentence, and a label that returns is another document."""
     model = LanguageModel.from_pretrained("tiny")
     two = [["A", "dog", "."]] * 3
@@ -118,10 +118,9 @@ def test_labels(caplog: pytest.LogCaptureFixture) -> None:
     ):
         with pytest.raises(InputError, match=message):
             model.score(two, documents=wrong)
-    assert not caplog.records
-    with caplog.at_level(logging.WARNING):
-        found = model.score(two, documents=["a", "b", "a"])
-    assert "documents: a label occurs again" in caplog.text
+    assert not said()
+    found = model.score(two, documents=["a", "b", "a"])
+    assert said()[0].startswith("documents: 1 labels occur again after another one, such as 'a'")
     assert_equal(found, model.score(two), NAMES[:2])
     assert model.score([], documents=[]) == []
 

@@ -17,7 +17,6 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import dump, frozen
 from elmo_plugin.elmo import elmo as elmo_module
 from elmo_plugin.elmo.sentences import batches_by_length
-from elmo_plugin.text.characters import warn_of_boundaries, warn_of_long_tokens
 from tests.compare import assert_close
 
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
@@ -98,32 +97,6 @@ def test_progress(elmo, capsys, monkeypatch):
         assert shown in capsys.readouterr().err
     elmo.embed(["A dog ran. It sat.", "It ran."], raw=True, progress=True)
     assert "3/3 [" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("sentence", ["<S> A dog .", ["A", "dog", ".", "</S>"]])
-def test_boundaries_in_a_sentence_are_warned_of(elmo, sentence, caplog):
-    """`embed` adds the boundaries itself. The warning comes once in a process, and not for
-    sentences without them."""
-    warn_of_boundaries.cache_clear()
-    elmo.embed(["A dog .".split(), ["<", "S", ">", "<s>"]])
-    assert not caplog.records
-    for _ in range(2):
-        elmo.embed(sentence)
-    [record] = caplog.records
-    assert "read as a sentence boundary" in record.getMessage()
-
-
-def test_long_tokens_are_warned_of(elmo, caplog):
-    """Proteins in a list of strings are one sentence of words that are cropped. The warning comes
-    once in a process, and not for a long word among others."""
-    warn_of_long_tokens.cache_clear()
-    protein = "MKT" * 20
-    elmo.embed([["A", protein], list(protein)])
-    assert not caplog.records
-    for _ in range(2):
-        elmo.embed([protein, protein])
-    [record] = caplog.records
-    assert "each string of a list one token?" in record.getMessage()
 
 
 @pytest.mark.parametrize("tokens", ["He ran", [["He"]], torch.ones(1, 2, dtype=torch.long)])

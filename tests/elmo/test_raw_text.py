@@ -1,7 +1,6 @@
 """Raw text as sentences and tokens. Expected ones are written by hand: tokens as in the text of
 `small`."""
 
-import logging
 import re
 import sys
 from operator import length_hint
@@ -12,9 +11,10 @@ import pytest
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import raw_text
-from elmo_plugin.elmo.raw_text import running_text, split_sentences, split_tokens, warn_of_wrapped
+from elmo_plugin.elmo.raw_text import check_wrapped, running_text, split_sentences, split_tokens
 from elmo_plugin.elmo.sentences import split_row
-from tests.conftest import ROOT
+from elmo_plugin.text.advice import advised
+from tests.conftest import ROOT, Said
 
 SENTENCES = {
     "It isn't easy.": "It is n't easy .",
@@ -126,18 +126,20 @@ WRAPPED = "The nurse drank the cold\nwater. She was\nthirsty.\n\nIt rained.\n"
 
 @pytest.mark.parametrize(
     "text, n_warnings",
-    [(WRAPPED, 1), ("A b.\nc d.\nE f\nG\n", 0), ("A b\nc d\n" + "E f\n" * 30, 0), ("", 0)],
+    [
+        (WRAPPED, 1),
+        ("A b.\nc d.\nE f\nG\n", 0),
+        ("A b\nc d\n" + "E f\n" * 30, 0),
+        (WRAPPED.lower(), 0),
+        ("", 0),
+    ],
 )
-def test_wrapped_lines(text: str, n_warnings: int, caplog: pytest.LogCaptureFixture) -> None:
-    """By definition: one warning if more than a tenth of the lines begin in lower case after a line
-    without final punctuation. The lines are those that were given."""
-    raw_text._warn.cache_clear()
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            assert list(warn_of_wrapped(text.splitlines(), "a text")) == text.splitlines()
-    assert [x.getMessage()[:30] for x in caplog.records] == n_warnings * [
-        "a text: 2 of 5 lines begin in "
-    ]
+def test_wrapped_lines(text: str, n_warnings: int, said: Said) -> None:
+    """By definition: a warning if more than a tenth of the lines begin in lower case after a line
+    without final punctuation, but not if sentences begin so too. The lines are as given."""
+    with advised():
+        assert list(check_wrapped(text.splitlines())) == text.splitlines()
+    assert [x[:22] for x in said()] == n_warnings * ["2 of 5 lines begin in "]
 
 
 def test_any_text_has_all_its_characters(fuzz) -> None:

@@ -10,6 +10,7 @@ import pytest
 from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.scores import regions, score_columns
+from tests.conftest import Said
 from tests.elmo.test_language_model import SENTENCES, WORDS, distributions, language_model, start
 
 IDS = [[WORDS.index(w) if w in WORDS else 2 for w in sentence] for sentence in SENTENCES]
@@ -86,15 +87,17 @@ def test_a_region() -> None:
         row = {**surprisal, "is": -scores.forward[3] / np.log(2)}  # the first of two
         assert scores.region(*region) == pytest.approx(sum(row[token] for token in tokens))
     with pytest.raises(
-        InputError, match=r"^region: expected characters of a token, found \(3, 4\)"
+        InputError, match=r"^sentence 0: region: expected characters of a token, found \(3, 4\)"
     ):
         scores.region(3, 4)
     for empty in ((0, 0), (5, 5), (3, 3), (len(text), len(text))):
         assert scores.region(*empty) == 0.0
     for wrong in ((6, 5), (-1, 3), (30, len(text) + 1), (90, 95), (0, np.nan), (0.5, 3)):
-        with pytest.raises(InputError, match=rf"^region: expected whole .* end <= {len(text)}, fo"):
+        with pytest.raises(
+            InputError, match=rf"^sentence 0: region: expected whole .* end <= {len(text)}, fo"
+        ):
             scores.region(*wrong)
-    with pytest.raises(InputError, match=r"^region: expected the scores of raw text"):
+    with pytest.raises(InputError, match=r"^sentence 0: region: expected the scores of raw text"):
         model.score("The dog .").region(0, 3)
 
 
@@ -232,7 +235,7 @@ def test_continuations_of_a_model_that_carries() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_wrong_continuations(model: LanguageModel, caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_continuations(model: LanguageModel, said: Said) -> None:
     """By definition: errors name the argument, and a warning names words that are unknown."""
     for prefixes, wrong, message in (
         ("the", [], "continuations: expected at least one, and words in each"),
@@ -260,6 +263,6 @@ def test_wrong_continuations(model: LanguageModel, caplog: pytest.LogCaptureFixt
             model.score_continuations(prefixes, wrong)
     with pytest.raises(InputError, match=r"^base: expected one of 2, 'e', found 10$"):
         model.score_continuations("the", ["dog"], 10)
-    assert not caplog.records
+    assert not said()
     model.score_continuations("the", ["abc", "def", "ghi"])
-    assert "are unknown to the model" in caplog.text
+    assert "are unknown to the model" in said()[0]

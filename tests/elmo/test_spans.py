@@ -3,7 +3,6 @@ Vectors of words and phrases that are given by their places. The oracle is `Elmo
 sentence at a time and NumPy's mean; places in strings are found by `str.find`.
 """
 
-import logging
 import math
 import sys
 from functools import partial
@@ -17,6 +16,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.raw_text import split_tokens
 from tests import compare
+from tests.conftest import Said
 
 WORDS = "We like ice cream and caf\u00e9 sorbet , x\u2019y \U0001f600 .".split(" ")
 """None is a part of another, so that a phrase has one place."""
@@ -97,14 +97,15 @@ def test_raw_text(elmo: Elmo, phrase: str, row: int, places: list[int]) -> None:
     assert_close(found[0], expected, atol=1e-5)
 
 
-def test_a_span_that_cuts_a_token(elmo: Elmo, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_span_that_cuts_a_token(elmo: Elmo, said: Said) -> None:
     """By hand: *law* is a part of the token, and *'s d* of two; a warning counts them."""
     starts = [TEXT.find(part) for part in ("law", "\u2019s d", "dog")]
     found = elmo.embed_spans([TEXT] * 3, starts, np.add(starts, [3, 4, 3]), raw=True)
-    (warning,) = (x.getMessage() for x in caplog.records if x.levelno == logging.WARNING)
+    (warning,) = said()
     assert warning.startswith(
-        "spans that start or end within a token: 2, such as 'law' of 'mother-in-law' in sentence 0;"
+        "2 of 3 spans start or end within a token, such as 'law' of 'mother-in-law' in sentence 0, "
     )
+    assert warning.endswith("their numbers are those of the whole tokens")
     vectors = elmo.embed(TOKENS[1], "top")
     assert_close(found, [vectors[1], vectors[2:4].mean(0), vectors[3]], atol=1e-5)
 

@@ -17,15 +17,15 @@ from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.commands import runner, score
 from elmo_plugin.elmo import elmo as elmo_module
 from elmo_plugin.elmo import pairs, raw_text
-from elmo_plugin.elmo import sentences as sentences_module
 from elmo_plugin.elmo import uses as uses_module
-from elmo_plugin.elmo.sentences import WordWarnings
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data import token_indexer
-from elmo_plugin.text.characters import MANY_UNKNOWN, WordLimit, words_to_characters
-from tests.conftest import ROOT
+from elmo_plugin.text import advice as advice_module
+from elmo_plugin.text.advice import MANY_UNKNOWN, Advice, advised
+from elmo_plugin.text.characters import WordLimit, words_to_characters
+from tests.conftest import ROOT, Said
 from tests.formats.test_elmoformanylangs import write_model
 from tests.random_bilm import LSTM, random_bilm
 
@@ -45,19 +45,18 @@ def model(bilm_archive: str) -> LanguageModel:
 
 
 @pytest.fixture
-def cut(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    return lambda: [x for x in _taken(caplog) if "have equal vectors" in x]
+def cut(said: Said) -> Callable[[], list[str]]:
+    return lambda: [x for x in said() if "have equal vectors" in x]
 
 
 @pytest.fixture
-def unknown(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    return lambda: [x for x in _taken(caplog) if "are unknown to the model" in x]
+def unknown(said: Said) -> Callable[[], list[str]]:
+    return lambda: [x for x in said() if "are unknown to the model" in x]
 
 
-def _taken(caplog: pytest.LogCaptureFixture) -> list[str]:
-    messages = list(caplog.messages)
-    caplog.clear()
-    return messages
+@pytest.fixture
+def unsplit(said: Said) -> Callable[[], list[str]]:
+    return lambda: [x for x in said() if "end in a word together with its punctuation" in x]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_every_call_warns_once(elmo: Elmo, model: LanguageModel, cut: Any, monke
         for _ in range(2):
             call()
             [message] = cut()
-            assert message.startswith(f"the words {TWINS[0]!r} and {TWINS[1]!r} have equal vectors")
+            assert f"; {TWINS[0]!r} and {TWINS[1]!r} have equal vectors" in message
     stream = elmo.stream(sentences, max_tokens=1)
     next(stream)
     elmo.embed([[TWINS[1]]])  # a call between two parts of a stream is another call
@@ -122,23 +121,26 @@ def test_every_call_warns_once(elmo: Elmo, model: LanguageModel, cut: Any, monke
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, cut: Any) -> None:
     """By definition: at most so many words are compared."""
-    monkeypatch.setattr(sentences_module, "MOST_LONG", 3)
-    warnings, limit = WordWarnings(), WordLimit(4)
-    for number in range(1000, 1100):
-        warnings.of_cut_words([[f"{number}....."]], limit)
-        assert len(warnings._long) <= 3
-    assert not cut()
-    warnings.of_cut_words([["2000.", "2000;"]], limit)
+    monkeypatch.setattr(advice_module, "MOST_LONG", 3)
+    limit = WordLimit(4)
+    with advised() as advice:
+        for number in range(1000, 1100):
+            advice.of_cut_words([f"{number}....."], 1, limit)
+            assert len(advice._long) <= 3
+        advice.say()
+        assert not cut()
+    with advised() as advice:
+        advice.of_cut_words(["2000.", "2000;"], 2, limit)
     assert len(cut()) == 1
 
 
 def test_the_indexer(cut: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Components of AllenNLP read words in the token indexer: one warning in a process."""
-    monkeypatch.setattr(token_indexer, "OF_PROCESS", WordWarnings())
+    monkeypatch.setattr(token_indexer, "OF_PROCESS", Advice())
     indexer = token_indexer.ElmoTokenIndexer()
     for _ in range(2):
         for word in TWINS:
-            indexer.tokens_to_indices([Token(word)], Vocabulary())
+            indexer.tokens_to_indices([Token(word), Token("a")], Vocabulary())
     assert len(cut()) == 1
 
 
@@ -157,7 +159,7 @@ def test_a_model_that_reads_fewer_characters_than_the_indexer(
 ) -> None:
     """The oracle is whether the vectors of two words are equal in a model that reads eight bytes.
     One warning in a process."""
-    monkeypatch.setattr(elmo_module, "OF_PROCESS", WordWarnings())
+    monkeypatch.setattr(elmo_module, "OF_PROCESS", Advice())
     elmo = Elmo(random_bilm().bilm, initial_state="zero", scalar_mix_parameters=[99, 0, 0])
     rows = torch.from_numpy(words_to_characters(words, length)).long()
     one, other, *_ = elmo(rows[None])["elmo_representations"][0][0].tolist()
@@ -193,25 +195,31 @@ def test_text_that_the_model_does_not_know(small: LanguageModel, unknown: Any) -
             [message] = unknown()
             examples = ", ".join(map(repr, list(dict.fromkeys(new))[:3]))
             share = f"{100 * len(new) / len(words):.1f} %"
-            assert message.startswith(f"{share} of the words, such as {examples}, are unknown")
+            start = f"{share} of {len(words)} words, such as {examples}, are unknown"
+            assert message.startswith(start)
             assert "language" in message
     for sentence in ([x.split() for x in ENGLISH], "Jocasta Kaikki", [[]], []):
         small.score(sentence)
     assert not unknown()
 
 
-def test_text_that_was_not_split(small: LanguageModel, unknown: Any) -> None:
+def test_text_that_was_not_split(small: LanguageModel, unsplit: Any) -> None:
     """By definition: none for tokens or with `raw`; a hint for sentences with their last period."""
     small.score(["He threw the dog.", "the dog ."], raw=True)
     small.score([["He", "met", "Sgt.", "Jones", "."], ["the", "dog", "."], ["Calif."]])
-    assert not unknown()
-    for sentences in ("He threw the dog.", [["the", "dog."], ["It", "ran!"], ["the", "dog"]]):
+    assert not unsplit()
+    quoted = [["He", "threw", "the", 'dog."'], ["He", "ran.)"]]
+    for sentences in (
+        "He threw the dog.",
+        [["the", "dog."], ["It", "ran!"], ["the", "dog"]],
+        quoted,
+    ):
         small.score(sentences)
-        [message] = unknown()
-        assert "'dog.'" in message and "raw=True" in message
+        [message] = unsplit()
+        assert "'dog." in message and "raw=True" in message
 
 
-def test_raw_text_for_another_language(caplog: pytest.LogCaptureFixture) -> None:
+def test_raw_text_for_another_language(said: Said) -> None:
     """By definition: one warning with `raw` if less than half of the listed English words are among
     the first 500 words of a model, wherever these come from, and none without `raw`."""
     english = [*"<S> </S> <UNK>".split(), *raw_text.ENGLISH, *(f"w{k}" for k in range(600))]
@@ -230,16 +238,16 @@ def test_raw_text_for_another_language(caplog: pytest.LogCaptureFixture) -> None
         for elmo in (Elmo(bilm, initial_state="zero"), found):
             for call in calls:
                 call(elmo)
-                assert sum("rules of English" in x for x in _taken(caplog)) == n_warnings
+                assert sum("rules of English" in x for x in said()) == n_warnings
             elmo.embed("w1 w2")
-            assert not any("rules of English" in x for x in _taken(caplog))
+            assert not any("rules of English" in x for x in said())
 
 
 @pytest.mark.parametrize("name", ["tiny", "small", "medium"])
-def test_raw_text_for_our_models(name: str, caplog: Any) -> None:
+def test_raw_text_for_our_models(name: str, said: Any) -> None:
     """By definition: none, because their words are English."""
     LanguageModel.from_pretrained(name).score("It isn't easy.", raw=True)
-    assert not caplog.messages
+    assert not said()
 
 
 def test_no_advice_of_what_was_done(small: LanguageModel, unknown: Any) -> None:
@@ -263,7 +271,7 @@ def test_a_table_of_words(unknown: Any) -> None:
     assert not unknown()
     elmo.embed("the cat , the owl , the eel .")
     [message] = unknown()
-    assert message.startswith("55.6 % of the words, such as 'cat', ',', 'owl', are unknown")
+    assert message.startswith("55.6 % of 9 words, such as 'cat', ',', 'owl', are unknown")
 
 
 @pytest.fixture

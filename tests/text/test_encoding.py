@@ -98,17 +98,6 @@ def test_a_line_of_a_million_tokens(tmp_path: Path) -> None:
     assert [len(shard.tokens) for shard in corpus.shards] == [2, 1_000_000, 1]
 
 
-def test_boundaries_in_the_text_are_noticed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The warning names the file and the token, which would be doubled; `<UNK>` is usual."""
-    for number, line in enumerate(("a </S>", "a <UNK>")):
-        (tmp_path / f"{number}.txt").write_text(line)
-        encode_corpus([tmp_path / f"{number}.txt"], tmp_path / str(number))
-    (message,) = caplog.messages
-    assert "0.txt" in message and message.endswith("found the tokens </S>")
-
-
 @pytest.mark.parametrize("content", ["", "\n \n\n"])
 def test_a_text_without_tokens_is_an_error(tmp_path: Path, content: str) -> None:
     """The error names the file, and only the lock is left."""

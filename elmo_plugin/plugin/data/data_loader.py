@@ -17,8 +17,10 @@ from elmo_plugin.checks import InputError, check_choice, check_count, check_path
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_words
-from elmo_plugin.text.characters import MANY_UNKNOWN, UNKNOWN, WordLimit, warn_of_cropped
+from elmo_plugin.text.advice import Advice, advised, in_lines
+from elmo_plugin.text.characters import UNKNOWN
 from elmo_plugin.text.corpus import EncodedCorpus
+from elmo_plugin.text.corpus_advice import advise_of_corpus
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.windows import Epoch
 
@@ -151,12 +153,13 @@ class BiLMDataLoader(DataLoader):
         check_count(f"{NAME}: seed", seed, least=0, most=2**64 - 1)
         if restart_every is not None:
             check_count(f"{NAME}: restart_every", restart_every, least=2)
-        self.reader = _check_reader(reader)
-        self.data_path = data_path
-        self.corpus = self._open(cache_dir)
         world_size, rank = 1, 0
         if is_distributed():
             world_size, rank = dist.get_world_size(), dist.get_rank()
+        self._is_first = rank == 0  # what is found in the text is said by one process
+        self.reader = _check_reader(reader)
+        self.data_path = data_path
+        self.corpus = self._open(cache_dir)
         self.batch_size = self._check_rows(batch_size, shuffle, world_size)
         self._n_rows = self.batch_size * world_size  # of all processes
         self._rows = slice(rank * self.batch_size, (rank + 1) * self.batch_size)  # of this one
@@ -173,9 +176,8 @@ class BiLMDataLoader(DataLoader):
         with named(f"{NAME}: train_data_path or validation_data_path"):
             check_path("the text", self.data_path)
             corpus = open_corpus(self.data_path, cache_dir)
-        limit = WordLimit(self.reader.max_characters_per_token - 2)
-        n_cropped = int(corpus.counts[corpus.word_lengths() > limit.most].sum())
-        warn_of_cropped(self.data_path, n_cropped, corpus.num_tokens, limit)
+        if self._is_first:
+            advise_of_corpus(corpus, self.data_path, self.reader.max_characters_per_token)
         return corpus
 
     def _check_rows(self, batch_size: int, shuffle: str | None, world_size: int) -> int:
@@ -230,14 +232,18 @@ class BiLMDataLoader(DataLoader):
         vocabulary is from another text.
         """
         self._ids = ids_of_corpus_words(self.corpus, vocab)
-        counts = self.corpus.counts
-        share = counts[self._ids == UNKNOWN].sum() / counts.sum()
-        logger.log(
-            logging.WARNING if share > MANY_UNKNOWN else logging.INFO,
-            f"{self.data_path}: {100 * share:.1f} % of its {counts.sum()} tokens are none of the "
+        is_unknown, counts = self._ids == UNKNOWN, self.corpus.counts
+        n_unknown, n = int(counts[is_unknown].sum()), self.corpus.num_tokens
+        logger.info(
+            f"{self.data_path}: {100 * n_unknown / n:.1f} % of its {n} tokens are none of the "
             f"vocabulary's {vocab.get_vocab_size(WORDS_NAMESPACE)} words, and a perplexity counts "
-            "them as one word, <UNK>",
+            "them as one word, <UNK>"
         )
+        if self._is_first:
+            words, ranks = self.corpus.words(), np.flatnonzero(is_unknown & (counts > 0))
+            with in_lines(), advised(Advice(self.data_path)) as advice:
+                examples = (repr(words[rank]) for rank in ranks)
+                advice.find("unknown words", n_unknown, n, examples, hint="")
 
     def set_target_device(self, device: torch.device) -> None:
         self._device = device

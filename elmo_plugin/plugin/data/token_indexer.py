@@ -10,7 +10,7 @@ from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 from allennlp.data.token_indexers.token_indexer import IndexedTokenList
 
 from elmo_plugin.checks import check_count
-from elmo_plugin.elmo.sentences import OF_PROCESS
+from elmo_plugin.text.advice import OF_PROCESS
 from elmo_plugin.text.characters import (
     DEFAULT_MAX_CHARACTERS,
     FIRST_BYTE,
@@ -73,7 +73,8 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
 
     def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokenList:
         length, words = self.max_characters_per_token, [token.ensure_text() for token in tokens]
-        OF_PROCESS.of_cut_words([words], WordLimit(length - 2))
+        OF_PROCESS.of_cut_words(words, len(words), WordLimit(length - 2))
+        OF_PROCESS.say()
         return {"elmo_tokens": [self._added.get(w) or word_to_characters(w, length) for w in words]}
 
     def as_padded_tensor_dict(
