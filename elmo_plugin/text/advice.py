@@ -41,7 +41,7 @@ INVISIBLE = re.compile(
     # Joiners and variation selectors, which other scripts and emoji need, after these letters.
     "|(?<=[A-Za-z\u00c0-\u058f\u1e00-\u1fff])[\u200c\u200d\ufe00-\ufe0f]"
 )
-"""Characters that are not seen, and that make a word another one."""
+"""Invisible characters, which make a word a different one."""
 
 MAY_BE_FOUND = re.compile(f"[<\\[@]|{INVISIBLE.pattern}")
 """Is in each token of one of the two kinds, and can be looked for in a long text."""
@@ -99,17 +99,17 @@ KINDS = {
     ),
     "symbols": Kind(
         "{n:,} of {of:,} tokens are symbols of other programs, such as {examples}, and are read as "
-        "words, or <S> and </S> as sentence boundaries; remove them from the text, since the biLM "
-        "adds boundaries and finds unknown words itself"
+        "words, or <S> and </S> as sentence boundaries; remove them from the text, because the "
+        "biLM adds boundaries and handles unknown words itself"
     ),
     "invisible characters": Kind(
-        "{n:,} of {of:,} tokens have a character that is not seen and makes them other words, such "
-        "as {character} in {examples}; remove it from the text"
+        "{n:,} of {of:,} tokens contain an invisible character, which makes them different words, "
+        "such as {character} in {examples}; remove it from the text"
     ),
     "cut words": Kind(
-        "{n:,} of {of:,} tokens ({percent:.1f} %) are longer than {limit}, and the rest of them is "
-        "not read: {examples}{equal}; in text without spaces, such as Chinese, words have to be "
-        "divided by spaces first, and the tokens of a protein are its letters, [list(protein)]",
+        "{n:,} of {of:,} tokens ({percent:.1f} %) are longer than {limit} and are cut, such as "
+        "{examples}{equal}; in text without spaces, such as Chinese, words have to be separated by "
+        "spaces first, and the tokens of a protein are its letters: [list(protein)]",
         share=0.01,
         least=N_EXAMPLES,
     ),
@@ -121,11 +121,12 @@ KINDS = {
         least=N_EXAMPLES,
     ),
     "cut tokens": Kind(
-        "{n:,} of {of:,} spans start or end within a token, such as {examples}, and their numbers "
-        "are those of the whole tokens{hint}"
+        "{n:,} of {of:,} spans start or end within a token, such as {examples}, and their vectors "
+        "or sums are those of the whole tokens{hint}"
     ),
     "other words": Kind(
-        "{n:,} of {of:,} spans have another word than the column word, such as {examples}{hint}"
+        "in {n:,} of {of:,} rows, the span is no form of the word in the column word, such as "
+        "{examples}{hint}"
     ),
     "divided documents": Kind(
         "documents: {n:,} labels occur again after another one, such as {examples}, where a new "
@@ -238,7 +239,7 @@ class Advice:
         punctuation, plus whether the line begins in lower case.
         """
         after_end, lower_after_end, _, n_wrapped = counts
-        n = int(n_wrapped) if lower_after_end <= after_end else 0
+        n = int(n_wrapped) if lower_after_end < after_end else 0
         self.find("wrapped lines", n, int(sum(counts)), hint=hint)
 
     def of_unknown_words(

@@ -102,6 +102,6 @@ def test_another_word_in_the_column(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert not run_program("uses", [*files, "--pretrained", "tiny"])
     [message] = [x for x in caplog.messages if "column word" in x]
     assert message.startswith(
-        "3 of 4 spans have another word than the column word, such as 'near' under 'bank' in "
+        "in 3 of 4 rows, the span is no form of the word in the column word, such as 'near' under "
     )
     assert "probably counted from 1, " in message

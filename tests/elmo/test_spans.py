@@ -105,7 +105,7 @@ def test_a_span_that_cuts_a_token(elmo: Elmo, said: Said) -> None:
     assert warning.startswith(
         "2 of 3 spans start or end within a token, such as 'law' of 'mother-in-law' in sentence 0, "
     )
-    assert warning.endswith("their numbers are those of the whole tokens")
+    assert warning.endswith("their vectors or sums are those of the whole tokens")
     vectors = elmo.embed(TOKENS[1], "top")
     assert_close(found, [vectors[1], vectors[2:4].mean(0), vectors[3]], atol=1e-5)
 

@@ -257,7 +257,7 @@ def test_no_advice_of_what_was_done(small: LanguageModel, unknown: Any) -> None:
     [message] = unknown()
     assert "raw" not in message
     page = (ROOT / "docs/surprisal.md").read_text("utf-8")
-    assert f"more than {100 * MANY_UNKNOWN:.0f} % of a call" in page
+    assert f"more than {100 * MANY_UNKNOWN:.0f} % of" in page
 
 
 def test_a_table_of_words(unknown: Any) -> None:
