@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 from unicodedata import name
 
+from elmo_plugin.checks import shown
 from elmo_plugin.text.characters import BEGIN_TOKEN, END_TOKEN, UNKNOWN_TOKEN, WordLimit
 
 logger = logging.getLogger(__name__)
@@ -35,16 +36,18 @@ SYMBOL = re.compile(
 BOUNDARIES = BEGIN_TOKEN, END_TOKEN
 """Are in each vocabulary, and in no text."""
 
-INVISIBLE = re.compile(
-    "[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064"
-    "\u2066-\u206f\ufeff\ufff9-\ufffb]"
-    # Joiners and variation selectors, which other scripts and emoji need, after these letters.
-    "|(?<=[A-Za-z\u00c0-\u058f\u1e00-\u1fff])[\u200c\u200d\ufe00-\ufe0f]"
+HIDDEN = (
+    "\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064"
+    "\u2066-\u206f\ufeff\ufff9-\ufffb"
 )
+JOINERS = "\u200c\u200d\ufe00-\ufe0f"
+"""Joiners and variation selectors, which emoji and many scripts need, but not these letters."""
+
+INVISIBLE = re.compile(f"[{HIDDEN}]|(?<=[A-Za-z\u00c0-\u058f\u1e00-\u1fff])[{JOINERS}]")
 """Invisible characters, which make a word a different one."""
 
-MAY_BE_FOUND = re.compile(f"[<\\[@]|{INVISIBLE.pattern}")
-"""Is in each token of one of the two kinds, and can be looked for in a long text."""
+MAY_BE_FOUND = re.compile(rf"[<\[@{HIDDEN}{JOINERS}]")
+"""Is in each symbol and each word with an invisible character. One class is fast in long texts."""
 
 UNSPLIT = re.compile(r"""\w[.,;:?!]+["'”’»)\]}]*$""")
 """The end of a token that is probably several."""
@@ -201,13 +204,14 @@ class Advice:
         long = [(word, limit.spelled(word)) for word in filter(limit.may_reach, words)]
         cut = [word for word, spelled in long if len(spelled) > limit.most]
         facts = {"limit": limit, "equal": ""}
-        finding = self.find("cut words", len(cut), n_words, map(repr, cut), **facts)
-        finding.is_certain |= 2 * len(cut) > n_words
+        finding = self.find("cut words", len(cut), n_words, map(shown, cut), **facts)
+        n_words_of_letters = sum(word[0].isalpha() and "/" not in word for word in cut)  # no URLs
+        finding.is_certain |= 2 * n_words_of_letters > n_words
         for word, spelled in long:
             if len(spelled) >= limit.most:
                 other = self._long.setdefault(spelled[: limit.most], word)
                 if other != word and not finding.facts.get("equal"):
-                    equal = f"; {other!r} and {word!r} have equal vectors"
+                    equal = f"; {shown(other)} and {shown(word)} have equal vectors"
                     finding.facts |= {"limit": limit, "equal": equal}
                     finding.is_certain = True
         if len(self._long) > MOST_LONG:
@@ -228,9 +232,9 @@ class Advice:
         self.find("symbols", sum(counts[x] for x in symbols), n_words, map(repr, symbols))
         hidden = {x: found[0] for x in counts if (found := INVISIBLE.search(x))}
         one = next(iter(hidden.values()), " ")
-        shown = f"U+{ord(one):04X} ({name(one, 'a control character')})"
+        character = f"U+{ord(one):04X} ({name(one, 'a control character')})"
         n = sum(counts[x] for x in hidden)
-        self.find("invisible characters", n, n_words, map(repr, hidden), character=shown)
+        self.find("invisible characters", n, n_words, map(repr, hidden), character=character)
 
     def of_lines(self, counts: Sequence[int], hint: str) -> None:
         """
