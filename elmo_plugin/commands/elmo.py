@@ -102,6 +102,7 @@ def run(args: argparse.Namespace) -> None:
         dtype="float16" if args.float16 else "float32",
         use_sentence_keys=args.use_sentence_keys,
         forget_sentences=args.forget_sentences or is_matrix,
+        raw=args.raw,
     )
 
     def lines() -> Iterator[Line]:

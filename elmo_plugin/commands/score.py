@@ -28,7 +28,7 @@ from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.documents import document_groups, documents_in
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.elmo.pairs import pair_accuracies, pair_scores
-from elmo_plugin.elmo.raw_text import RUNNING
+from elmo_plugin.elmo.raw_text import RUNNING, raw_facts
 from elmo_plugin.elmo.results import PART_SENTENCES, Line, join_files, write_results
 from elmo_plugin.elmo.scores import column_names, score_columns
 from elmo_plugin.elmo.sentences import groups
@@ -173,7 +173,8 @@ class _Table:
     def __init__(self, model: LanguageModel, args: argparse.Namespace) -> None:
         self._model = model
         self._args = args
-        self.facts = {key: getattr(args, key) for key in ("format", "raw", *OF_A_TEXT[:-1])}
+        self.facts = raw_facts(args.raw)
+        self.facts |= {key: getattr(args, key) for key in ("format", *OF_A_TEXT[:-1])}
         self.rounding: dict[str, Any] = {}
         self.part_size = PART_SENTENCES
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.raw_text import Row
+from elmo_plugin.elmo.raw_text import Row, raw_facts
 from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, Line, join_files, write_results
 from elmo_plugin.elmo.sentences import batches_by_length, groups
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
@@ -40,7 +40,7 @@ class DumpSettings:
     default is `BiLMLayers.max_tokens`. `dtype`: `"float32"` or `"float16"`.
     `use_sentence_keys`: name datasets by sentences instead of line numbers; of equal sentences, the
     last one is written. `forget_sentences`: omit `sentence_to_index`; memory then does not grow
-    with the text.
+    with the text. `raw`: whether the tokens are those of raw text, for the record of the parts.
     """
 
     layer: str | int
@@ -49,6 +49,7 @@ class DumpSettings:
     dtype: str = "float32"
     use_sentence_keys: bool = False
     forget_sentences: bool = False
+    raw: bool | str = False
 
 
 def dump(
@@ -89,6 +90,7 @@ class _Vectors:
             "pool": settings.pool,
             "type of numbers": settings.dtype,
             "layout": self.layout,
+            **raw_facts(settings.raw),
         }
         is_carried = elmo.initial_state == "carry"
         by_default = CARRIED_ROWS if is_carried else elmo.max_tokens(None) // ORDINARY_LENGTH

@@ -20,8 +20,14 @@ STRAIGHT = str.maketrans("“”‘’", "\"\"''")
 """Quotes and apostrophes as in nearly all of the text. Each is one character, as before."""
 
 
-SYMBOLS = re.compile("[–…•·§†«»™®×±→€¥¢]")
-"""Characters that are tokens of their own in the text, and that NLTK leaves in their words."""
+SYMBOLS = re.compile("[‒–—―…•·§†«»™®×±→€¥¢]")
+"""
+Characters that are tokens of their own in the text. NLTK leaves them in their words, the dashes
+only before 3.9.3.
+"""
+
+OPENING_QUOTE = re.compile(r"(?i)(?<!\w)'(?!(?:re|ve|ll|m|t|s|d|n)\b)(?=\w)")
+"""A single quote before a word, as in NLTK since 3.10.1; before, it stayed with the word."""
 
 FINAL_PERIOD = re.compile(r"""(?<=[^.])\.(?=[\s"'`»)\]}>]*$)""")
 """
@@ -151,9 +157,22 @@ def _joins(around: str) -> bool:
 def _tokenizer() -> Any:
     tokenizer = needed("nltk.tokenize", "raw: ", PACKAGES).NLTKWordTokenizer()
     tokenizer.CONTRACTIONS2 = []  # can not, gon na
-    of_their_own = [(x, r" \g<0> ") for x in (FINAL_PERIOD, SYMBOLS)]
-    tokenizer.PUNCTUATION = [*tokenizer.PUNCTUATION, *of_their_own]
+    tokenizer.STARTING_QUOTES = [*tokenizer.STARTING_QUOTES[:-1], (OPENING_QUOTE, "' ")]
+    first, last = ((x, r" \g<0> ") for x in (SYMBOLS, FINAL_PERIOD))
+    # NLTK before 3.9 splits *n't* off only before a space, and not before a tab.
+    tokenizer.PUNCTUATION = [first, *tokenizer.PUNCTUATION, last, (re.compile(r"\s"), " ")]
     return tokenizer
+
+
+def raw_facts(raw: bool | str) -> dict[str, Any]:
+    """
+    Whether text is raw and, if it is, the versions of the packages that split it, which may give
+    other sentences and tokens. Raises an `InputError` if one of them is not installed.
+    """
+    if not raw:
+        return {"raw": raw}
+    versions = (f"{x} {needed(x, 'raw: ', PACKAGES).__version__}" for x in PACKAGES.split())
+    return {"raw": raw, "splitters": ", ".join(versions)}
 
 
 def running_text(text: str | Iterable[str]) -> Iterator[RunningSentence]:

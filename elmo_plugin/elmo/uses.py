@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
 from elmo_plugin.elmo.frozen import weights_digest
-from elmo_plugin.elmo.raw_text import RUNNING, check_wrapped, running_text
+from elmo_plugin.elmo.raw_text import RUNNING, check_wrapped, raw_facts, running_text
 from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, write_results
 from elmo_plugin.elmo.sentences import (
     SPACE,
@@ -227,7 +227,7 @@ def vectors_from(elmo: Any, layer: str | int, raw: bool | str) -> dict[str, str]
     """What vectors are from, which has to be the same for vectors that are compared."""
     weights = weights_digest(elmo.bilm).hexdigest()
     facts = {"layer": str(layer), "initial_state": elmo.initial_state, "biLM": weights}
-    facts |= {"precision": elmo.bilm.precision, "raw": "true" if raw else "false"}
+    facts |= {"precision": elmo.bilm.precision, **raw_facts(raw), "raw": "true" if raw else "false"}
     if layer == elmo.n_layers - 1:
         facts["layer"] = "top"
     if layer == "mix":
@@ -267,6 +267,7 @@ def write_uses(
     results = _Columns(elmo, layer, forms, os.fspath(corpus) if is_path else "corpus", raw)
     chosen = {"control words": digest(repr(controls).encode())} if controls else {}
     results.attributes |= chosen
+    chosen = raw_facts(raw) | chosen  # first, because other splitters may find other words
     results.facts = {**chosen, **results.facts, "most": most, "seed": seed, "raw": raw}
     sentences = (list(own) for _, own in islice(by_sentence, shard[0], None, shard[1]))
     write_results(results, elmo, sentences, out)

@@ -7,6 +7,8 @@ import csv
 import io
 import json
 import os
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.commands.runner import run_program
+from elmo_plugin.elmo import raw_text, results, sentences
 from elmo_plugin.elmo.uses import read_uses
 from elmo_plugin.files.digest import append_checksum
 from tests.compare import assert_close
@@ -143,6 +146,39 @@ def test_shards_and_resuming(
         patch.setattr(LanguageModel, "score", None)
         run(*arguments, "--running-text")
     assert sentences() == {"0", "1", "2", "3"}
+
+
+@pytest.mark.parametrize("package", ["nltk", "nupunkt"])
+@pytest.mark.parametrize("option", ["--raw", "--running-text"])
+@pytest.mark.parametrize("command", ["elmo", "score", "uses"])
+def test_resuming_with_another_splitter(
+    command: str, option: str, package: str, raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By definition: an interrupted run is not mixed with the tokens of another version, also if
+    these are other ones; the error has both versions, and says nothing of the text."""
+    out, words = raw.with_name("out"), raw.with_name("words")
+    words.write_text("dog\nthirsty\n")
+    arguments = {
+        "elmo": ["elmo", raw, out, "--top"],
+        "score": ["score", raw, "--output-file", out],
+        "uses": ["uses", raw, words, out, "--controls", 1, "--compared-with", raw],
+    }[command]
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", interrupted(out.name))
+        program = run_program(command, [*map(str, arguments[1:]), option, *MODEL])
+        assert program == 130 and not out.exists()
+    module = sys.modules[package]
+    message = f"expected the splitters of the interrupted run, .*{package} {module.__version__}"
+    split = raw_text.split_tokens
+    monkeypatch.setattr(module, "__version__", "0.1")
+    for place in (raw_text, results, sentences):
+        monkeypatch.setattr(place, "split_tokens", lambda *x: _without_last(split(*x)))
+    program = run_program(command, [*map(str, arguments[1:]), option, *MODEL])
+    assert re.search(f"{message}.*, found .*{package} 0.1", str(program))
+
+
+def _without_last(row: raw_text.Row) -> raw_text.Row:
+    return raw_text.Row(*(x[:-1] for x in row)) if len(row.tokens) > 1 else row
 
 
 def interrupted(name: str) -> Any:

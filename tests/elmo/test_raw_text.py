@@ -59,6 +59,41 @@ It isn't
 easy. No."""
 
 
+BY_THE_TREEBANK = {
+    "'What is it?' he asked.": "' What is it ? ' he asked .",
+    "The 'old' dog isn't\tO'Brien's.": "The ' old ' dog is n't O'Brien 's .",
+    "She said—twice—'I don't.'": "She said — twice — ' I do n't . '",
+    "the dogs' bone‒or 'a' bone―": "the dogs ' bone ‒ or ' a ' bone ―",
+}
+
+
+@pytest.mark.parametrize("version", ["3.8.1", "3.9.1", "3.10.0", "3.10.4"])
+def test_tokens_do_not_depend_on_the_version_of_nltk(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rules of the Penn Treebank, quotation marks and dashes are tokens. The rules that are
+    patched are those in which the versions of NLTK differ, up to 3.10.4."""
+    of_nltk = pytest.importorskip("nltk.tokenize").NLTKWordTokenizer
+    numbers = tuple(map(int, version.split(".")))
+    quote = r"(?<!\w)(')(?!(?:re|ve|ll|m|t|s|d|n)\b)(?=\w)", r"\1 "
+    if numbers < (3, 10, 1):
+        quote = r"(')(?!re|ve|ll|m|t|s|d|n)(\w)\b", r"\1 \2"
+    opening = [*of_nltk.STARTING_QUOTES[:-1], (re.compile(rf"(?i){quote[0]}"), quote[1])]
+    dash = re.compile("[\u2012-\u2015]"), r" \g<0> "
+    punctuation = [x for x in of_nltk.PUNCTUATION if x[0].pattern != r"[\u2012-\u2015]"]
+    if numbers >= (3, 9, 3):
+        punctuation.insert(5, dash)
+    closing = [x for x in of_nltk.ENDING_QUOTES if x[0].pattern != r"\s+"]
+    if numbers >= (3, 9):
+        closing.insert(3, (re.compile(r"\s+"), " "))
+    monkeypatch.setattr(of_nltk, "STARTING_QUOTES", opening)
+    monkeypatch.setattr(of_nltk, "PUNCTUATION", punctuation)
+    monkeypatch.setattr(of_nltk, "ENDING_QUOTES", closing)
+    monkeypatch.setattr(raw_text, "_tokenizer", raw_text._tokenizer.__wrapped__)
+    for text, tokens in BY_THE_TREEBANK.items():
+        assert split_tokens(text).tokens == tokens.split()
+
+
 def test_sentences() -> None:
     """Abbreviations end no sentence, nor does a line break, but a blank line does."""
     found = [DOCUMENT[start:end] for start, end in split_sentences(DOCUMENT)]
