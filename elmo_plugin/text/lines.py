@@ -52,7 +52,7 @@ COLUMN_LINES = 1000
 """Number of lines at the start of a file in which columns are looked for."""
 FEW_LINES = 2
 FEW_TABS = 5
-"""So few may be those of a short text."""
+"""So few may be those of a short text, unless all of its lines have the same number of tabs."""
 
 
 def read_blocks(
@@ -174,13 +174,14 @@ def _refuse_task_data(lines: list[str], name: str) -> None:
     """Raise an `InputError` if the first lines of a file are the data of a task."""
     rows = [x for x in lines[:COLUMN_LINES] if x.strip() and not x.startswith("#")]
     tabs = [n for row in rows if (n := row.strip().count("\t"))]
+    has_columns = len(rows) == len(tabs) > 1 and len(set(tabs)) == 1
     n_tagged = sum(TAG_AT_END.fullmatch(row) is not None for row in rows)
     fix = ""
     if TASK_DATA.match("\n".join(lines[:3])):
         found = "JSON, trees or CoNLL data"
-    elif len(tabs) > max(FEW_LINES, len(rows) / 2) and sum(tabs) > FEW_TABS:
+    elif has_columns or (len(tabs) > max(FEW_LINES, len(rows) / 2) and sum(tabs) > FEW_TABS):
         found = "tabs in most lines, as in CoNLL or TSV data"
-        fix = "; if the tabs separate tokens: tr '\\t' ' '"
+        fix = "; cut -f N takes a column; if the tabs separate tokens: tr '\\t' ' '"
     elif n_tagged > max(FEW_LINES, len(rows) / 2):
         found = "a tag at the end of most lines, as in CoNLL data"
     else:

@@ -29,6 +29,8 @@ CONLL_U = "# text = It runs\n1\tIt\tit\tPRON\n2\truns\trun\tVERB\n3\t.\t.\tPUNCT
         (ROOT / "fixtures/trees/train.mrg", "JSON, trees or CoNLL data"),
         ("(3 (2 It) (4 (3 ran) (2 .)))\n", "JSON, trees or CoNLL data"),
         ("It\tPRON\nruns\tVERB\n.\tPUNCT\n\n" * 2, "tabs in most lines"),
+        ("True\tthe girl laughs\nFalse\tthe girl laugh\n" * 2, "tabs in most lines"),
+        ("label\ttext\n\n1\tthe girl laughs\n", "tabs in most lines"),
         (CONLL_U, "tabs in most lines"),
         (CONLL_U.replace("\n", "\r\n"), "tabs in most lines"),
         (CONLL_2003, "a tag at the end of most lines"),
@@ -49,8 +51,9 @@ def test_the_data_of_a_task_is_not_text(tmp_path: Path, content: Path | str, fou
 @pytest.mark.parametrize(
     "content",
     [
-        "He\tran\t.\n",  # one line, or two, prove nothing
+        "He\tran\t.\n",  # one line proves nothing, nor do two with other numbers of tabs
         "A\tdog\tran\t.\nIt\tran\t.\n",
+        "Two\twords\nAnd none\nIt\tran\n",
         "One\ttwo\nA line .\nAnother\tone\nThe last .\n" * 100,  # half of the lines
         "\tAn indented line .\n" * 100,
         "Blood type O\nVitamin B-12 , not A-1\nIt ran .\n" * 100,
@@ -82,10 +85,11 @@ def test_a_table_is_not_text(tmp_path: Path, name: str) -> None:
         assert list(read_sentences(file)) == [["He", ",", "it", "."]]
 
 
-def test_the_data_of_a_task_on_stdin() -> None:
+@pytest.mark.parametrize("content", [CONLL_U, "1\tIt ran .\n2\tIt ran .\n"])
+def test_the_data_of_a_task_on_stdin(content: str) -> None:
     """An open file has the name that is given."""
     with pytest.raises(InputError, match=r"^stdin: expected text, .* tabs in most lines"):
-        list(read_blocks(io.BytesIO(CONLL_U.encode()), name="stdin"))
+        list(read_blocks(io.BytesIO(content.encode()), name="stdin"))
 
 
 def test_an_archive_is_not_text(tmp_path: Path) -> None:
