@@ -59,7 +59,7 @@ def pair_scores(
     """
     A row for each pair. `forward_good` and so on are the sums of the log probabilities in bits, or
     with `per_token` their means over `SentenceScores.n_predictions`. `unknown_pair` says whether
-    the sentences are equal if all words that the softmax lacks are regarded as one. `raw`: see
+    the sentences differ, and only in words that the softmax lacks. `raw`: see
     `LanguageModel.score`.
     """
     rows: list[dict[str, Any]] = []
@@ -83,7 +83,8 @@ def _scores(good: SentenceScores, bad: SentenceScores, per_token: bool) -> dict[
             n = x.n_predictions if per_token else 1
             row[f"{name}_{kind}"] = float(getattr(x, name).sum() / n)
     one, other = ([w if k else None for w, k in zip(*x[:2])] for x in (good, bad))
-    return row | {"tokens_good": len(one), "tokens_bad": len(other), "unknown_pair": one == other}
+    is_unknown = one == other and good.tokens != bad.tokens
+    return row | {"tokens_good": len(one), "tokens_bad": len(other), "unknown_pair": is_unknown}
 
 
 def pair_accuracies(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -92,7 +93,7 @@ def pair_accuracies(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     `forward`, `backward` and `both` are the percentages of pairs whose acceptable sentence has the
     higher score in a direction, or the higher sum of both directions; a tie is not one of them.
     `.._ties` are the percentages of ties, `unknown_pairs` is the number of unknown pairs, and
-    `.._known` are the percentages for the other pairs.
+    `.._known` are the percentages for the other pairs. A pair of equal sentences is a tie in both.
     """
     grouped: dict[tuple[str, str, str], list[Any]] = {}
     for row in rows:
