@@ -22,15 +22,21 @@ TRAINER = set(inspect.signature(GradientDescentTrainer.from_partial_objects).par
 TRAINER -= {"model", "serialization_dir", "data_loader", "validation_data_loader", "local_rank"}
 TRAINER -= {"world_size", "distributed", "ddp_accelerator", "kwargs"}
 """Parameters of the trainer except those that AllenNLP passes itself."""
-# What replaces a key, the first group of a pattern of its path and value. `own` is the block that
-# the key belongs to. If its class is one of the user's own, so may be the key.
+# What replaces a key, the first group of a pattern of its path and value and, after "of", of the
+# `word_splitter` next to it. `own` is the block that the key belongs to. If its class is one of the
+# user's own, so may be the key.
 TABLE = r"""
 ((?P<own>dataset_reader)\.lazy): true -> data_loader.max_instances_in_memory: 1000
 ((?P<own>\w*dataset_reader.*)\.lazy): .* -> remove it
+((?P<own>.*tokenizer)\.word_splitter)(\.type)?: "(simple|nltk|bert-basic|openai)" -> \2.type: "spacy"
 ((?P<own>.*tokenizer)\.word_splitter)(\.type)?: (.*) -> \2.type: \4
 ((?P<own>.*tokenizer)\.word_splitter\.(.*)): (.*) -> \2.\3: \4
 ((?P<own>.*tokenizer)\.word_(filter|stemmer))\b.* -> remove it
-((?P<own>.*tokenizer)\.type): "word" -> \2.type: "spacy"
+((?P<own>.*tokenizer)(\.type)?): "word" -> \2.type: "spacy"
+((?P<own>.*tokenizer)\.(start|end)_tokens): .* of just_spaces -> remove it, or use "spacy" and split_on_spaces: true for "just_spaces"
+((?P<own>.*tokenizer)\.(start|end)_tokens): .* of letters_digits -> remove it
+((?P<own>\w*dataset_reader.*)\.type): "bert-pretrained" -> \2.type: "pretrained_transformer_mismatched", with model_name for pretrained_model, max_length for max_pieces, and none of the other keys
+((?P<own>model.*)\.type): "bert-pretrained" -> \2.type: "pretrained_transformer_mismatched", with model_name for pretrained_model, and train_parameters and last_layer_only for requires_grad and top_layer_only, which were false by default
 ((?P<own>model.*)\.(initializer|regularizer)): (\[.*) -> \1: {"regexes": \4}
 ((?P<own>model)\.similarity_function)\b.* -> model.matrix_attention
 ((?P<own>model.*)\.(embedder_to_indexer_map|allow_unmatched_keys))\b.* -> remove it
@@ -75,6 +81,10 @@ def _outdated(config: dict[str, Any]) -> Iterator[str]:
             yield f"{key} -> {key.replace('iterator', 'data_loader')}{loader}"
     for path, value in values.items():
         entry = f"{path}: {json.dumps(value, default=str)}"
+        block, _, key = path.rpartition(".")
+        splitter = f"{block}.word_splitter"
+        kind = values.get(splitter, values.get(f"{splitter}.type"))
+        entry += f" of {kind}" if kind and key != "word_splitter" else ""
         matches = ((re.fullmatch(pattern, entry), new) for pattern, new in CHANGES)
         match, new = next((pair for pair in matches if pair[0]), (None, ""))
         if match and _is_allennlps(match["own"], values):
@@ -101,14 +111,15 @@ def _is_allennlps(block: str, values: dict[str, Any]) -> bool:
     Whether AllenNLP reads a block of a config, because the next type of it, or of those that it is
     in, is a class of AllenNLP only, under any base class, or of AllenNLP 0.9.
     """
-    while block and f"{block}.type" not in values:
+    while block and f"{block}.type" not in values and block not in values:
         block = block.rpartition(".")[0]
-    name = values.get(f"{block}.type".lstrip("."))
+    name = values.get(f"{block}.type".lstrip("."), values.get(block))
     if not isinstance(name, str):
         return name is None
     classes = [names[name][0] for names in Registrable._registry.values() if name in names]
     homes = {kind.__module__.partition(".")[0] for kind in classes}
-    return homes <= {"allennlp", "allennlp_models", "allennlp_today"} if homes else name == "word"
+    ours = {"allennlp", "allennlp_models", "allennlp_today"}
+    return homes <= ours if homes else name in ("word", "bert-pretrained")
 
 
 _create_serialization_dir = util.create_serialization_dir

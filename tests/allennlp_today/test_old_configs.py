@@ -1,6 +1,7 @@
 """Configs of AllenNLP 0.9: one error lists what is outdated, and what it says makes them train."""
 
 import copy
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,10 @@ from typing import Any
 import pytest
 from allennlp.commands.train import TrainModel
 from allennlp.common import Params, Registrable
-from allennlp.data import DatasetReader, Tokenizer, Vocabulary
+from allennlp.data import DatasetReader, TokenIndexer, Tokenizer, Vocabulary
 from allennlp.models import Model
 from allennlp.models.archival import load_archive
-from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder
+from allennlp.modules import Seq2SeqEncoder, TextFieldEmbedder, TokenEmbedder
 from allennlp.training import Trainer
 
 from allennlp_today.old_configs import OldConfigError, check
@@ -384,6 +385,12 @@ def test_a_published_config(name: str, tmp_path: Path, bilm_files: BiLMFiles) ->
     assert json.loads((run / "metrics.json").read_text())["best_validation_loss"] > 0
 
 
+MISMATCHED = 'type: "pretrained_transformer_mismatched", with model_name for pretrained_model, '
+INDEXER = "max_length for max_pieces, and none of the other keys"
+EMBEDDER = (
+    "and train_parameters and last_layer_only for requires_grad and top_layer_only, which were "
+    "false by default"
+)
 TENSORBOARD = 'trainer.callbacks: [{"type": "tensorboard"}], which has such keys'
 FROM_FILES = 'directory, with the type "from_files" or "extend"'
 
@@ -438,6 +445,51 @@ FROM_FILES = 'directory, with the type "from_files" or "extend"'
              "dataset_reader.tokenizer.tags: true"},
         ),
         (
+            {"dataset_reader": {"tokenizer": {"type": "word", "word_splitter": "just_spaces"},
+                                "target_tokenizer": "word"}},
+            {"dataset_reader.tokenizer.word_splitter":
+             'dataset_reader.tokenizer.type: "just_spaces"',
+             "dataset_reader.target_tokenizer": 'dataset_reader.target_tokenizer.type: "spacy"'},
+        ),
+        (
+            {"dataset_reader": {"tokenizer": {"word_splitter": {"pos_tags": True}, "type": "word",
+                                              "end_tokens": ["@@NULL@@"]}}},
+            {"dataset_reader.tokenizer.word_splitter.pos_tags":
+             "dataset_reader.tokenizer.pos_tags: true",
+             "dataset_reader.tokenizer.type": 'dataset_reader.tokenizer.type: "spacy"'},
+        ),
+        (
+            {"dataset_reader": {"tokenizer": {"start_tokens": ["a"], "type": "word",
+                                              "word_splitter": {"type": "just_spaces"}}},
+             "validation_dataset_reader": {"tokenizer": {"word_splitter": "letters_digits",
+                                                         "end_tokens": ["a"]}}},
+            {"dataset_reader.tokenizer.start_tokens":
+             'remove it, or use "spacy" and split_on_spaces: true for "just_spaces"',
+             "dataset_reader.tokenizer.word_splitter":
+             'dataset_reader.tokenizer.type: "just_spaces"',
+             "validation_dataset_reader.tokenizer.word_splitter":
+             'validation_dataset_reader.tokenizer.type: "letters_digits"',
+             "validation_dataset_reader.tokenizer.end_tokens": "remove it"},
+        ),
+        (
+            {"dataset_reader": {"tokenizer": {"type": "word", "word_splitter": "bert-basic"}},
+             "model": {"text_field_embedder": {"bert": {"type": "bert-pretrained"}}}},
+            {"dataset_reader.tokenizer.word_splitter": 'dataset_reader.tokenizer.type: "spacy"',
+             "model.text_field_embedder.bert.type":
+             f"model.text_field_embedder.bert.{MISMATCHED}{EMBEDDER}"},
+        ),
+        (
+            {"dataset_reader": {"token_indexers": {
+                "bert": {"type": "bert-pretrained", "pretrained_model": "bert-base-cased",
+                         "do_lowercase": False, "use_starting_offsets": True}}},
+             "model": {"text_field_embedder": {"token_embedders": {
+                 "bert": {"type": "bert-pretrained", "pretrained_model": "bert-base-cased"}}}}},
+            {"dataset_reader.token_indexers.bert.type":
+             f"dataset_reader.token_indexers.bert.{MISMATCHED}{INDEXER}",
+             "model.text_field_embedder.token_embedders.bert.type":
+             f"model.text_field_embedder.token_embedders.bert.{MISMATCHED}{EMBEDDER}"},
+        ),
+        (
             {"model": {"text_field_embedder": {
                 "allow_unmatched_keys": True,
                 "embedder_to_indexer_map": {"elmo": ["elmo", "tokens"]},
@@ -482,6 +534,25 @@ def test_an_outdated_key(config: dict[str, Any], lines: dict[str, str]) -> None:
     assert lines_of(config) == [f"{old} -> {new}" for old, new in lines.items()]
 
 
+@pytest.mark.parametrize(
+    ("base", "name", "keys", "lacks"),
+    [
+        (TokenIndexer, MISMATCHED, {"model_name", "max_length"}, {"do_lowercase"}),
+        (TokenEmbedder, MISMATCHED, {"model_name", "train_parameters", "last_layer_only"}, set()),
+        (Tokenizer, "spacy", {"start_tokens", "end_tokens", "split_on_spaces"}, set()),
+        (Tokenizer, "just_spaces", set(), {"start_tokens", "end_tokens"}),
+        (Tokenizer, "letters_digits", set(), {"start_tokens", "end_tokens"}),
+    ],
+)
+def test_what_replaces_a_key(
+    base: type[Registrable], name: str, keys: set[str], lacks: set[str]
+) -> None:
+    """AllenNLP's classes of today have the keys that the lines name, and lack the others."""
+    kind = base.by_name(name.split('"')[1] if '"' in name else name)
+    found = inspect.signature(kind.__init__).parameters.keys()
+    assert keys <= found and not lacks & found
+
+
 def test_an_unknown_key_of_the_trainer() -> None:
     """AllenNLP ignores it. The line has the keys that there are, and a key that is still read is
     none of the unknown ones."""
@@ -505,6 +576,7 @@ OWN: list[tuple[type[Registrable], dict[str, Any]]] = [
     (Trainer, {"trainer": {"type": "own", "shuffle": True, "num_epoch": 1, "cuda_device": [0]}}),
     (TrainModel, {"type": "own", "iterator": "basic", "trainer": {"num_epoch": 1}}),
     (DatasetReader, {"dataset_reader": {"type": "mine.readers.Reader", "lazy": True}}),
+    (Tokenizer, {"dataset_reader": {"type": "snli", "tokenizer": "word"}}),
 ]
 
 
