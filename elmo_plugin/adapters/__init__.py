@@ -22,11 +22,6 @@ def missing(package: str) -> Any:
     return Missing
 
 
-def one_token(text: str) -> str:
-    """A token of another library as one of a biLM, which is not empty and has no whitespace."""
-    return "_".join(text.split()) or "_"
-
-
 def load_model(model: Any, device: Any = "cpu", **settings: Any) -> Elmo:
     """
     The model that `Elmo.from_archive` loads, or that of a `BiLM`, frozen and on its device. Its

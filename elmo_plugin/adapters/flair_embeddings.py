@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from elmo_plugin.adapters import load_model, missing, one_token
+from elmo_plugin.adapters import load_model, missing
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
+from elmo_plugin.text.characters import one_token
 
 try:
     import flair

@@ -341,8 +341,9 @@ class Elmo(BiLMLayers):
             as a NumPy array or an iterator, holds sentences if one of its strings has a space, tab
             or line break, and is refused if none has, because it may be the tokens of one sentence.
             As a text in a file, a string is split at all whitespace of Unicode, such as a no-break
-            space (U+00A0) or an ideographic space (U+3000). A token of a list is never split, and
-            may contain these, but no space, tab or line break.
+            space (U+00A0) or an ideographic space (U+3000). A token of a list is never split:
+            whitespace inside it is read as `_`, except that a tab or a line break, or a space in a
+            single list of strings, is an error.
         layer : `str | int`, optional (default = `"mix"`)
             `"mix"` for the first mix, `"all"` for all layers, `"average"` for their average,
             `"top"` for the top layer, or the number of a layer, where 0 is the word layer.

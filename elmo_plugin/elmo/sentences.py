@@ -8,9 +8,13 @@ from typing import Any
 from elmo_plugin.checks import InputError, check_flag, fail
 from elmo_plugin.elmo.raw_text import Row, split_tokens
 from elmo_plugin.text.advice import current
+from elmo_plugin.text.characters import one_token
 
-SPACE = re.compile(r"[ \t\r\n]")
-"""No token contains these. Others, such as a no-break space, may be part of one."""
+SPACE, BREAK = re.compile(r"[ \t\r\n]"), re.compile(r"[\t\r\n]")
+"""
+Whitespace in a string that is probably a sentence and not a token, and in one that is certainly no
+token. Any other whitespace in a token is read as `one_token` says.
+"""
 
 COLUMN_PACKAGES = ("pandas", "pyarrow", "polars", "datasets")
 """The packages whose arrays are columns of tables, with a sentence in each row."""
@@ -97,6 +101,12 @@ def token_lists(sentences: Any) -> tuple[list[list[str]], bool]:
             "expected a list of tokens or a list of lists of them, "
             f"found a string and {other!r} in one"
         )
+    for text in map(str, filter(SPACE.search, strings)):
+        raise InputError(
+            f"one sentence: expected tokens, which are strings without spaces, found {text!r} "
+            "among them; several sentences are a list of lists: [s.split() for s in sentences]; a "
+            "space inside a token is read as _ in a list of lists, such as [tokens]"
+        )
     return [_tokens("one sentence", strings)], True
 
 
@@ -147,13 +157,10 @@ def _tokens(name: str, value: Any, expected: str = "a list of tokens") -> list[s
     check_is_list(value, f"{name}: expected {expected}")
     tokens = list(value)
     for token in tokens:
-        if not isinstance(token, str) or not token or SPACE.search(token):
-            raise InputError(
-                f"{name}: expected tokens, which are strings without spaces, found "
-                f"{str(token) if isinstance(token, str) else token!r} among them; several "
-                "sentences are a list of lists: [s.split() for s in sentences]"
-            )
-    return tokens
+        if not isinstance(token, str) or not token.strip() or BREAK.search(token):
+            found = str(token) if isinstance(token, str) else token  # not a string of NumPy
+            fail(name, "tokens, which are words without tabs and line breaks", found)
+    return list(map(one_token, tokens))
 
 
 def named_rows(sentences: Any, expected: str = "expected sentences") -> Iterator[tuple[str, Any]]:

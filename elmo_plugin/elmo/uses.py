@@ -36,6 +36,7 @@ from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.advice import current
+from elmo_plugin.text.characters import one_token
 from elmo_plugin.text.lines import TABLE_NAME, read_lines
 from elmo_plugin.text.tables import read_table
 from elmo_plugin.text.text_files import find_files
@@ -83,6 +84,7 @@ def word_forms(words: Any) -> dict[str, str]:
             tokens = form.split(" ") if isinstance(form, str) else [""]
             if not all(tokens) or SPACE.search("".join(tokens)):
                 fail(f"words: {word}", "forms with single spaces between their tokens", form)
+            form = " ".join(map(one_token, tokens))
             if word_of.setdefault(form, word) != word:
                 fail("words", f"{form!r} as a form of one word", f"it at {word_of[form]}, {word}")
     if not word_of:

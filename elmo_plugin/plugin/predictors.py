@@ -25,6 +25,7 @@ from elmo_plugin.commands.streams import output_encoding
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel, Substitute
 from elmo_plugin.elmo.scores import SentenceScores
+from elmo_plugin.elmo.sentences import tokens_of
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.bilm_model import BiLMModel, exp
@@ -43,8 +44,8 @@ class BiLMPredictor(Predictor):
     Predicts token probabilities, perplexity and lexical substitutes with a language model. The
     input is one sentence per line with whitespace between its tokens, or JSON:
     `{"sentence": "He threw the stick ."}` or `{"tokens": ["He", ..]}`. A sentence is split at all
-    whitespace, such as a no-break space, which in `tokens` is part of a token. A blank line, or a
-    sentence without tokens, is an error.
+    whitespace, such as a no-break space, which is read as `_` inside one of the `tokens`. A blank
+    line, or a sentence without tokens, is an error.
 
     The output contains, in the order of the text:
 
@@ -141,7 +142,7 @@ def _tokens(json_dict: JsonDict) -> list[str]:
     if not has_form or not tokens:
         expected = "at least one token" if has_form else FORMS
         raise InputError(f"expected {expected}, found {json.dumps(json_dict)[:80]}")
-    return tokens
+    return tokens_of("tokens", tokens)
 
 
 def _output(scores: SentenceScores, substitutes: list[list[Substitute]]) -> JsonDict:

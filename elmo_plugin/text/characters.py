@@ -52,9 +52,18 @@ MOST_CHARACTERS = 1 << 12
 """Largest `max_characters_per_token`."""
 
 
-def check_max_characters(name: str, max_characters_per_token: Any) -> None:
-    """Check that the length has room for a word's two marks and one byte."""
-    check_count(name, max_characters_per_token, least=3, most=MOST_CHARACTERS)
+def one_token(text: str) -> str:
+    """
+    A token as a biLM reads it and files have it: whitespace inside it, as `str.split` finds it, is
+    an underscore, whitespace around it is left out, and an empty token is an underscore. A text is
+    split at whitespace, so no ELMo was trained on a word with a space.
+    """
+    return "_".join(text.split()) or "_"
+
+
+def check_max_characters(name: str, max_characters_per_token: Any) -> int:
+    """Return the length if it has room for a word's two marks and one byte."""
+    return check_count(name, max_characters_per_token, least=3, most=MOST_CHARACTERS)
 
 
 def single_character(character: int, max_characters_per_token: int) -> np.ndarray:

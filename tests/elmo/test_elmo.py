@@ -272,25 +272,24 @@ def test_archive_and_files(bilm_archive):
         ([["A"], None], "sentence 1: expected a list of tokens, found None"),
         (
             [["A", 3]],
-            "sentence 0: expected tokens, which are strings without spaces, found 3 among them; "
-            "several sentences are a list of lists: [s.split() for s in sentences]",
+            "sentence 0: expected tokens, which are words without tabs and line breaks, found 3",
         ),
         (
-            [["The", "dog"], ["A cat ."]],
-            "sentence 1: expected tokens, which are strings without spaces, found 'A cat .' among "
-            "them; several sentences are a list of lists: [s.split() for s in sentences]",
+            [["The", "dog"], ["A\tcat"]],
+            "sentence 1: expected tokens, which are words without tabs and line breaks, found "
+            "'A\\tcat'",
         ),
         (
             numpy.array([["He", "ran"], ["He", ""]]),
-            "sentence 1: expected tokens, which are strings without spaces, found '' among them; "
-            "several sentences are a list of lists: [s.split() for s in sentences]",
+            "sentence 1: expected tokens, which are words without tabs and line breaks, found ''",
         ),
         (["A", None], "found a string and None in one"),
         (["A", ["B"]], "found a string and ['B'] in one"),
         (
             ["The dog .", "A cat ."],
             "one sentence: expected tokens, which are strings without spaces, found 'The dog .' "
-            "among them; several sentences are a list of lists: [s.split() for s in sentences]",
+            "among them; several sentences are a list of lists: [s.split() for s in sentences]; a "
+            "space inside a token is read as _ in a list of lists, such as [tokens]",
         ),
     ],
 )
@@ -308,7 +307,7 @@ def test_letters_are_not_tokens(elmo):
             elmo.characters(sentences)
 
 
-@pytest.mark.parametrize("token", ["", "He ran .", "\t", "a\nb", None, 3])
+@pytest.mark.parametrize("token", ["", " ", "\u00a0", "\t", "a\nb", None, 3])
 def test_characters_of_what_is_no_token(elmo, token):
     """The error is that of `embed`. As a token, it would change the vectors of the real ones."""
     sentences = [["A"], ["He", token, "ran"]]
@@ -319,10 +318,12 @@ def test_characters_of_what_is_no_token(elmo, token):
 
 
 def test_spaces_that_only_a_string_is_split_at(elmo):
-    """By `str.split`. The vectors of a list are those of its tokens, which are not split."""
+    """By `str.split`. The vectors of a list are those of its tokens, which are not split, also if
+    it is a single sentence, and in which the space is an underscore."""
     for space in "\u00a0\u3000\u2028\u0085":
         assert len(elmo.embed(f"10{space}000 dogs")) == 3
-        assert len(elmo.embed([f"10{space}000", "dogs"])) == 2
+        expected = elmo.embed("10_000 dogs")
+        numpy.testing.assert_allclose(elmo.embed([f"10{space}000", "dogs"]), expected, atol=1e-6)
         assert elmo.characters([[f"10{space}000", "dogs"]]).shape == (1, 2, 50)
 
 

@@ -42,8 +42,8 @@ def test_forms_of_input(bilm):
     for wrong in ({}, {"tokens": "he"}, {"sentence": ["he"]}, {"tokens": [1]}):
         with pytest.raises(InputError, match=r"^expected .*, found \{.*\}$"):
             bilm.predict_json(wrong)
-    for tokens in (["New York"], ["he", ""]):
-        with pytest.raises(InputError, match=r"^sentence 0: expected tokens, which are"):
+    for tokens in (["New\tYork"], ["he", ""]):
+        with pytest.raises(InputError, match=r"^tokens: expected tokens, which are words"):
             bilm.predict_json({"tokens": tokens})
 
 

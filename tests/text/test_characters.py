@@ -10,6 +10,7 @@ from elmo_plugin.text.characters import (
     NUM_CHARACTERS,
     bytes_to_characters,
     check_is_text,
+    one_token,
     resize_characters,
     word_to_characters,
     words_to_characters,
@@ -32,6 +33,16 @@ def test_any_word_is_as_allennlp_maps_it(words: list[str]) -> None:
     assert found.shape == (len(words), 50)
     assert found.tolist() == expected
     assert [word_to_characters(word).tolist() for word in words] == expected
+
+
+@pytest.mark.parametrize(
+    "text, token",
+    [("dog", "dog"), ("New York", "New_York"), ("1\u00a0000", "1_000"), ("\u3000", "_"), ("", "_")],
+)
+def test_one_token(text: str, token: str) -> None:
+    """By definition: a token is not empty and has no whitespace."""
+    assert one_token(text) == token
+    assert one_token(f" {text}\n") == token
 
 
 def test_words_of_a_short_length() -> None:

@@ -10,6 +10,7 @@ from allennlp.data.fields import MetadataField, TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 
 from elmo_plugin.checks import InputError, fail
+from elmo_plugin.elmo.sentences import tokens_of
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.data.vocabulary import word_ids
@@ -102,8 +103,11 @@ class BiLMDatasetReader(DatasetReader):
             yield self.text_to_instance(tokens)
 
     def text_to_instance(self, tokens: str | list[str]) -> Instance:  # type: ignore[override]
-        """Make the instance of a sentence. A string is split at whitespace, as by `str.split`."""
-        words = tokens.split() if isinstance(tokens, str) else tokens
+        """
+        Make the instance of a sentence. A string is split at whitespace, as by `str.split`. Raises
+        an `InputError` for a list with something else than tokens; see `Elmo.embed`.
+        """
+        words = tokens_of("tokens", tokens)
         return Instance(
             {
                 "source": TextField([Token(word) for word in words]),

@@ -4,9 +4,9 @@ The text of an AllenNLP task as `task://CONFIG#KEY`, for example
 under this key. The other keys are `validation_data_path` and `test_data_path`.
 
 Each distinct `TextField` of the instances, including those in a `ListField`, becomes a sentence,
-because ELMo reads it as one. The passage of several SQuAD questions therefore occurs once. Tokens
-that contain whitespace are split, and the symbols that readers add to the targets of
-sequence-to-sequence models are removed. Word pieces raise an error.
+because ELMo reads it as one. The passage of several SQuAD questions therefore occurs once. A space
+inside a token is written as an underscore, as the token indexer reads it, and the symbols that
+readers add to the targets of sequence-to-sequence models are removed. Word pieces raise an error.
 
 `cached_path` resolves these addresses and caches the text until the config's reader or path, the
 data files, or the source file of the reader's class change.
@@ -33,9 +33,10 @@ from elmo_plugin.checks import InputError, check_choice
 from elmo_plugin.files.digest import digest
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.plugin.data.local_scheme import LocalSchemeClient
+from elmo_plugin.text.characters import one_token
 from elmo_plugin.text.text_files import file_facts, find_files
 
-EDITION = 3
+EDITION = 4
 """Version of the extraction. Increase it when the same data would yield different text."""
 
 KEYS = ("train_data_path", "validation_data_path", "test_data_path")
@@ -126,4 +127,4 @@ def _lines(field: Field) -> Iterator[str]:
             expected = "words, from a tokenizer that the task with ELMo also needs"
             raise InputError(f"expected {expected}, found the word pieces {' '.join(words)}")
         kept = (word for word in words if word not in (START_SYMBOL, END_SYMBOL))
-        yield " ".join(" ".join(kept).split())
+        yield " ".join(map(one_token, kept))

@@ -18,6 +18,7 @@ from elmo_plugin.text.characters import (
     NUM_CHARACTERS,
     WordLimit,
     check_max_characters,
+    one_token,
     single_character,
     word_to_characters,
 )
@@ -30,7 +31,8 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
     """
     Converts tokens to character ids, shape `(T, C)`, int64, 0 at padding, under the key
     `elmo_tokens`. With 50 characters per token the ids are those of AllenNLP's `elmo_characters`,
-    which this class extends because AllenNLP's HotFlip requires it.
+    which this class extends because AllenNLP's HotFlip requires it, except that a space inside a
+    token is read as an underscore, as everywhere here (`text.characters.one_token`).
 
     Registered as a `TokenIndexer` with name "elmo".
 
@@ -67,12 +69,14 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
         super().__init__(namespace, tokens_to_add, token_min_padding_length)
         self.max_characters_per_token = max_characters_per_token
         self._added = {
-            token: array("h", single_character(character + FIRST_BYTE, max_characters_per_token))
+            one_token(token): array(
+                "h", single_character(character + FIRST_BYTE, max_characters_per_token)
+            )
             for token, character in tokens_to_add.items()
         }
 
     def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokenList:
-        length, words = self.max_characters_per_token, [token.ensure_text() for token in tokens]
+        length, words = self.max_characters_per_token, [one_token(x.ensure_text()) for x in tokens]
         OF_PROCESS.of_cut_words(words, len(words), WordLimit(length - 2))
         OF_PROCESS.of_characters([words])
         OF_PROCESS.say()

@@ -17,7 +17,7 @@ from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
     options_in_vocabulary,
     put_options_in_vocabulary,
 )
-from elmo_plugin.text.characters import words_to_characters
+from elmo_plugin.text.characters import one_token, words_to_characters
 
 NAME = 'token embedder of type "elmo"'
 
@@ -193,6 +193,7 @@ def _table(words: Any, bilm: BiLM) -> Tensor | None:
     if not isinstance(words, list) or not words or {*map(type, words)} != {str}:
         fail("vocab_to_cache", "a list of words, the first of them the padding token", words)
     # One more than the longest word takes: a row without padding may have been cut.
+    words = list(map(one_token, words))
     most = 3 + max(len(word.encode("utf-8", "ignore")) for word in words)
     if not bilm.token_encoder.has_lexicon:
         most = min(most, bilm.max_characters_per_token)

@@ -77,9 +77,9 @@ def test_text_fields_in_reading_order(tmp_path: Path) -> None:
 
 
 def test_white_space_in_tokens(tmp_path: Path) -> None:
-    """By hand: such tokens are split; lone surrogates are left out."""
+    """By hand: such tokens are written as they are indexed; lone surrogates are left out."""
     InstancesReader.instances = [Instance({"text": text("New York", "a\u00a0b", " ", "c\ud800")})]
-    assert lines(task(tmp_path)) == ["New York a b c"]
+    assert lines(task(tmp_path)) == ["New_York a_b _ c"]
 
 
 @pytest.mark.parametrize(

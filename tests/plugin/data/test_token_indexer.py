@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
-from elmo_plugin.text.characters import words_to_characters
+from elmo_plugin.text.characters import one_token, words_to_characters
 
 WORD = st.text(st.characters(exclude_categories=()), max_size=60) | st.sampled_from(["<S>", "add"])
 
@@ -31,16 +31,25 @@ def batch_of(indexer: TokenIndexer, sentences: list[list[str]]) -> torch.Tensor:
     st.sampled_from([0, 3]),
 )
 def test_equals_allennlps_indexer(sentences, tokens_to_add, token_min_padding_length) -> None:
-    """The oracle is AllenNLP's `elmo_characters` with the same parameters, in its own batches."""
+    """The oracle is AllenNLP's `elmo_characters` with the same parameters, in its own batches, for
+    tokens whose whitespace is written as everywhere here."""
     shared = {"tokens_to_add": tokens_to_add, "token_min_padding_length": token_min_padding_length}
     if not any(sentences) and not token_min_padding_length:
         # AllenNLP's own makes a tensor without a last dimension if no sentence has a token.
         assert batch_of(ElmoTokenIndexer(**shared), sentences).shape == (len(sentences), 0, 50)
         return
-    expected = batch_of(ELMoTokenCharactersIndexer(**shared), sentences)
+    written = [list(map(one_token, sentence)) for sentence in sentences]
+    expected = batch_of(ELMoTokenCharactersIndexer(**shared), written)
     found = batch_of(ElmoTokenIndexer(**shared), sentences)
     assert found.dtype == expected.dtype
     assert torch.equal(found, expected)
+
+
+def test_an_added_token_with_a_space() -> None:
+    """By definition, it is the same token with either whitespace or an underscore."""
+    indexer = ElmoTokenIndexer(tokens_to_add={"New York": 7})
+    rows = batch_of(indexer, [["New York", "New_York", "New\u00a0York"]])[0]
+    assert rows[:, :3].tolist() == [[259, 8, 260]] * 3
 
 
 def test_another_length() -> None:
