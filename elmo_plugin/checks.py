@@ -33,10 +33,25 @@ class InputError(ValueError):
     """
 
 
-def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> None:
-    """Require an integer from `least` to `most`. Rejects booleans and floats."""
-    if isinstance(value, bool) or not isinstance(value, WHOLE) or not least <= value <= most:
+def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
+    """
+    Return a whole number from `least` to `most` as an integer, also a float such as 5.0, which is
+    what R passes for 5. Rejects booleans and other floats.
+    """
+    if not is_whole(value) or not least <= value <= most:
         fail(name, f"a whole number from {least} to {most}", value)
+    return int(value)
+
+
+def optional_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int | None:
+    """As `check_count`, except that `None` is no number, and returned."""
+    return None if value is None else check_count(name, value, least, most)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is an integer or a float that is one, and no boolean."""
+    is_number = isinstance(value, NUMBER) and not isinstance(value, bool)
+    return is_number and abs(value) <= LARGEST and value % 1 == 0
 
 
 def check_number(
@@ -67,10 +82,12 @@ def check_flag(name: str, value: Any) -> None:
         fail(name, "true or false", value)
 
 
-def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
-    """Require one of `choices`, with the same type: `true` is not 1."""
+def check_choice(name: str, value: Any, choices: Collection[Any]) -> Any:
+    """Return the one of `choices` that a value is: 2.0 is 2, but `true` is not 1."""
+    value = int(value) if is_whole(value) else value
     if not any(type(value) is type(choice) and value == choice for choice in choices):
         fail(name, f"one of {', '.join(map(shown, choices))}", value)
+    return value
 
 
 def check_path(name: str, value: Any) -> None:
@@ -89,10 +106,10 @@ def check_text(name: str, value: Any) -> None:
 def device_named(name: str, cuda_device: int) -> str:
     """A GPU by its number, or the CPU for -1. Raises an `InputError` if there is no such GPU."""
     n_gpus = torch.cuda.device_count()
-    if not isinstance(cuda_device, WHOLE) or not -1 <= cuda_device < n_gpus:
+    if not is_whole(cuda_device) or not -1 <= cuda_device < n_gpus:
         gpus = f" or a GPU from 0 to {n_gpus - 1}" if n_gpus else ", because PyTorch finds no GPU"
         fail(name, f"-1 for the CPU{gpus}", cuda_device)
-    return "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
+    return "cpu" if cuda_device < 0 else f"cuda:{int(cuda_device)}"
 
 
 def available_device(name: str, device: Any) -> torch.device:
@@ -114,12 +131,11 @@ def named(name: str) -> Iterator[None]:
 
 def whole_span(name: str, unit: str, start: Any, end: Any, size: int) -> tuple[int, int]:
     """
-    A span of `size` characters or tokens as integers. Takes whole floats too, which a column of
+    A span of `size` characters or tokens as integers, also of whole floats, which a column of
     pandas with a missing value has. The span may be empty. Raises an `InputError` if it is not
     inside.
     """
-    numbers = isinstance(start, NUMBER) and isinstance(end, NUMBER)
-    if not numbers or not 0 <= start <= end <= size or start % 1 or end % 1:
+    if not is_whole(start) or not is_whole(end) or not 0 <= start <= end <= size:
         fail(name, f"whole numbers of {unit}, 0 <= start <= end <= {size}", (start, end))
     return int(start), int(end)
 

@@ -39,6 +39,12 @@ NULL_IS_ABSENT = ("n_highway", "use_skip_connections")
 Block = TypeVar("Block")
 
 
+def _set_count(block: Any, name: str, **limits: int) -> None:
+    """Set the field of a block that `name` ends with to its whole number as an integer."""
+    key = name.rpartition(".")[2]
+    object.__setattr__(block, key, check_count(name, getattr(block, key), **limits))
+
+
 @dataclass(frozen=True, kw_only=True)
 class LSTMOptions:
     """The block `lstm`; see `BiLSTM`. A clip of 0 disables clipping, as in AllenNLP."""
@@ -51,9 +57,9 @@ class LSTMOptions:
     use_skip_connections: bool = False
 
     def __post_init__(self) -> None:
-        check_count("lstm.dim", self.dim)
-        check_count("lstm.projection_dim", self.projection_dim)
-        check_count("lstm.n_layers", self.n_layers, most=MOST_LAYERS)
+        _set_count(self, "lstm.dim")
+        _set_count(self, "lstm.projection_dim")
+        _set_count(self, "lstm.n_layers", most=MOST_LAYERS)
         for key in ("cell_clip", "proj_clip"):
             clip = getattr(self, key)
             if clip is not None:
@@ -67,7 +73,7 @@ class CharEmbeddingOptions:
     dim: int
 
     def __post_init__(self) -> None:
-        check_count("char_cnn.embedding.dim", self.dim)
+        _set_count(self, "char_cnn.embedding.dim")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,23 +96,23 @@ class CharCNNOptions:
     def __post_init__(self, n_characters: int) -> None:
         embedding = read_block(CharEmbeddingOptions, self.embedding, "char_cnn.embedding")
         object.__setattr__(self, "embedding", embedding)
-        check_count("char_cnn.n_highway", self.n_highway, least=0)
+        _set_count(self, "char_cnn.n_highway", least=0)
         check_choice("char_cnn.activation", self.activation, ACTIVATIONS)
-        length = self.max_characters_per_token
-        check_max_characters("char_cnn.max_characters_per_token", length)
+        name = "char_cnn.max_characters_per_token"
+        length = check_max_characters(name, self.max_characters_per_token)
+        object.__setattr__(self, "max_characters_per_token", length)
         check_choice("char_cnn.n_characters", n_characters, (NUM_CHARACTERS - 1, NUM_CHARACTERS))
         if self.n_code_points is not None:
-            check_count("char_cnn.n_code_points", self.n_code_points)
-            name = "char_cnn.max_characters_per_token with n_code_points"
-            check_count(name, length, least=FEWEST_CODE_POINTS)
+            _set_count(self, "char_cnn.n_code_points")
+            check_count(f"{name} with n_code_points", length, least=FEWEST_CODE_POINTS)
         filters = self.filters
         is_list = isinstance(filters, list | tuple) and filters
         if not is_list or not all(isinstance(x, list | tuple) and len(x) == 2 for x in filters):
             fail("char_cnn.filters", "a list of [width, number] pairs", filters)
-        for width, number in filters:
-            check_count("char_cnn.filters: width", width, most=length)
-            check_count("char_cnn.filters: number", number)
-        object.__setattr__(self, "filters", tuple(map(tuple, filters)))
+        name = "char_cnn.filters:"
+        widths = [check_count(f"{name} width", width, most=length) for width, _ in filters]
+        numbers = [check_count(f"{name} number", number) for _, number in filters]
+        object.__setattr__(self, "filters", tuple(zip(widths, numbers)))
 
     @property
     def n_filters(self) -> int:
@@ -138,10 +144,10 @@ class WordOptions:
     n_bytes: int = 0
 
     def __post_init__(self) -> None:
-        check_count("words.dim", self.dim)
+        _set_count(self, "words.dim")
         check_flag("words.tied", self.tied)
-        check_count("words.n_words", self.n_words, least=0)
-        check_count("words.n_bytes", self.n_bytes, least=0)
+        _set_count(self, "words.n_words", least=0)
+        _set_count(self, "words.n_bytes", least=0)
 
 
 BLOCKS: dict[str, type] = {"lstm": LSTMOptions, "char_cnn": CharCNNOptions, "words": WordOptions}

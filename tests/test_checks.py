@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from elmo_plugin.checks import (
@@ -14,6 +15,7 @@ from elmo_plugin.checks import (
     check_number,
     check_path,
     check_text,
+    optional_count,
 )
 from tests.conftest import ROOT
 
@@ -26,8 +28,9 @@ share = partial(check_number, least=0, most=0.5)
 @pytest.mark.parametrize(
     ("check", "good", "bad"),
     [
-        (check_count, [1, 64, 2**31 - 1], [0, -1, 1.0, 1e30, True, 2**31, 10**5000]),
-        (partial(check_count, least=0, most=2), [0, 2], [-1, 3]),
+        (check_count, [1, 64, 64.0, 2**31 - 1], [0, -1, 1.5, 1e30, True, 2**31, 10**5000]),
+        (partial(check_count, least=0, most=2), [0, 2, np.float32(1)], [-1, 3, np.float64("inf")]),
+        (partial(optional_count, most=2), [None, 1, 2.0], [0, 1.5, 3]),
         (check_number, [0, -1.5, 1e308], [True, 10**400, 10**5000]),
         (share, [0, 0.5], [-1e-9, 1, 1.0, True]),
         (partial(check_number, above=0, most=1), [1e-9, 1], [0, 1.1, -1]),
@@ -38,9 +41,18 @@ def test_numbers_and_flags(check: Callable[[str, Any], None], good: list, bad: l
     """The message begins with the name."""
     for value in good:
         check("batch_size", value)
-    for value in [*bad, *NONSENSE]:
+    for value in [*bad, *(x for x in NONSENSE if x is not None or None not in good)]:
         with pytest.raises(InputError, match=r"^batch_size: expected .*, found "):
             check("batch_size", value)
+
+
+@pytest.mark.parametrize("value", [3, 3.0, np.int64(3), np.float32(3)])
+def test_whole_numbers_are_integers(value: Any) -> None:
+    """By definition, whatever the type of a whole number, also of one of several choices."""
+    for found in (check_count("k", value), optional_count("k", value)):
+        assert type(found) is int and found == 3
+    assert type(check_choice("base", value, (2, 3, "e"))) is int
+    assert optional_count("k", None) is None
 
 
 def test_strings() -> None:

@@ -72,7 +72,7 @@ def without(block: dict[str, Any], key: str) -> dict[str, Any]:
 
 COUNT = "a whole number from 1 to 2147483647"
 WRONG = [
-    ("lstm.dim", COUNT, [("7", "'7'"), (True, "true"), (2**31, 2**31), (7.0, 7.0)]),
+    ("lstm.dim", COUNT, [("7", "'7'"), (True, "true"), (2**31, 2**31), (7.5, 7.5)]),
     ("lstm.n_layers", "a whole number from 1 to 1000", [(0, 0), (None, "null"), (10**9, 10**9)]),
     ("lstm.use_skip_connections", "true or false", [(1, 1)]),
     ("lstm.proj_clip", "a finite number of at least 0", [(-3, -3), (True, "true"), ([3.0], [3.0])]),
@@ -136,7 +136,7 @@ WRONG = [
                 {"char_cnn": {**CHAR_CNN, "filters": [[1, 3], [width, 3]]}},
                 f"char_cnn.filters: width: expected a whole number from 1 to 10, found {width}",
             )
-            for width in (0, 11, 2.0)
+            for width in (0, 11, 2.5)
         ),
         *(
             (

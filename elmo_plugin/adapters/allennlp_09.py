@@ -79,7 +79,7 @@ class ElmoEmbedder:
         self, sentences: Iterable[Sequence[str]], batch_size: int = DEFAULT_BATCH_SIZE
     ) -> Iterator[np.ndarray]:
         """The layers of each sentence, read in batches of `batch_size` as they are asked for."""
-        check_count("batch_size", batch_size)
+        batch_size = check_count("batch_size", batch_size)
         for batch in groups(sentences, batch_size):
             yield from self.embed_batch(batch)
 
@@ -103,7 +103,7 @@ class ElmoEmbedder:
             not write.
         """
         check_choice("output_format", output_format, CHOICES)
-        check_count("batch_size", batch_size)
+        batch_size = check_count("batch_size", batch_size)
         settings = DumpSettings(
             layer=output_format,
             batch_size=batch_size,

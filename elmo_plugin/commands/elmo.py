@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from elmo_plugin.checks import check_count, fail
+from elmo_plugin.checks import check_count, fail, optional_count
 from elmo_plugin.commands.arguments import (
     add_initial_state,
     add_model_arguments,
@@ -88,13 +88,12 @@ def run(args: argparse.Namespace) -> None:
     if is_matrix and (args.pool is None or args.use_sentence_keys):
         fail("output_file", "--pool and no --use-sentence-keys for a NumPy file", args.output_file)
     # A batch cannot have more sentences than a part of the dump.
-    if args.batch_size is not None:
-        check_count("--batch-size", args.batch_size, most=PART_SENTENCES)
+    args.batch_size = optional_count("--batch-size", args.batch_size, most=PART_SENTENCES)
     check_shard(args)
     name, file = text_file("input_file", args.input_file)
     elmo = load_elmo(args, args.initial_state)
     if isinstance(args.layer, int):
-        check_count("--layer", args.layer, least=0, most=elmo.n_layers - 1)
+        args.layer = check_count("--layer", args.layer, least=0, most=elmo.n_layers - 1)
     settings = DumpSettings(
         layer=args.layer,
         pool=args.pool,

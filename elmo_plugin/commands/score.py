@@ -248,6 +248,8 @@ def _rounded(values: Any) -> list[Any]:
 
 def _csv(rows: Iterable[Iterable[Any]]) -> str:
     text = io.StringIO()
+    # Base R reads TRUE as a logical value, and Python's True as text.
+    rows = ([str(x).upper() if isinstance(x, bool) else x for x in row] for row in rows)
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 

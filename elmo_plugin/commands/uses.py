@@ -13,6 +13,8 @@ from elmo_plugin.commands.arguments import (
 from elmo_plugin.commands.streams import print_text
 from elmo_plugin.elmo.control_words import control_words
 from elmo_plugin.elmo.uses import hint_at_tabs, write_uses
+from elmo_plugin.files.local_path import local_path
+from elmo_plugin.text.lines import TABLE_NAME
 
 DESCRIPTION = """
 Writes the uses of words in a text, or at the places in a table, to an HDF5 file: each occurrence
@@ -53,8 +55,10 @@ def run(args: argparse.Namespace) -> None:
     if args.layer not in layers:
         fail("--layer", f"top, average or a number below {elmo.n_layers}", args.layer)
     text, controls = readable(args.text), None
+    if not TABLE_NAME.fullmatch(text):
+        local_path(args.words, "a file of words")
     if (args.controls, args.compared_with) != (None, None):
-        check_count("--controls", args.controls)
+        args.controls = check_count("--controls", args.controls)
         check_path("--compared-with", args.compared_with)
         texts = text, readable(args.compared_with)
         controls = control_words(*texts, args.words, args.controls, args.seed, args.raw)

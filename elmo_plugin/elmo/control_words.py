@@ -56,9 +56,8 @@ def control_words(
         If there are too few words to choose from, if there are no words, or if a parameter is
         invalid.
     """
-    check_count("n", n)
-    check_count("seed", seed, least=0)
-    forms, random = word_forms(words), Random(seed)
+    n = check_count("n", n)
+    forms, random = word_forms(words), Random(check_count("seed", seed, least=0))
     counts = zip(*(_counts(text, forms, raw) for text in (first, second)))
     of_words, of_tokens = (one & other for one, other in counts)  # the lower of both counts
 

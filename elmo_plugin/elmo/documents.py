@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import WHOLE, fail
+from elmo_plugin.checks import fail, is_whole
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.elmo.raw_text import Row
 from elmo_plugin.elmo.sentences import batches_by_length, by_row, groups, named_rows
@@ -46,7 +46,7 @@ def documents_of(rows: list[Row], labels: Any) -> list[list[int]]:
     """
     own = [x for _, x in named_rows(labels, "documents: expected a label for each sentence")]
     # NaN is not equal to itself, and other missing values cannot be compared.
-    if len(own) != len(rows) or not all(isinstance(x, (str, *WHOLE)) for x in own):
+    if len(own) != len(rows) or not all(isinstance(x, str | bool) or is_whole(x) for x in own):
         fail("documents", f"{len(rows)} labels, each a string or a whole number", own)
     documents = [
         [place for _, of_row in pairs for place in of_row]

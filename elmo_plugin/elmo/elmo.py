@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from elmo_plugin.checks import (
-    WHOLE,
     InputError,
     check_choice,
     check_count,
     check_flag,
     check_number,
     fail,
+    is_whole,
 )
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
@@ -156,7 +156,7 @@ class Elmo(BiLMLayers):
         )
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.dropout = nn.Dropout(dropout)
-        self.num_output_representations = num_output_representations
+        self.num_output_representations = len(mixes)
         for k, mix in enumerate(mixes):
             self.add_module(f"scalar_mix_{k}", mix)  # AllenNLP's name, in regular expressions too
 
@@ -399,7 +399,7 @@ class Elmo(BiLMLayers):
         """The vectors of rows as in `embed`."""
         if pool is not None:
             check_choice("pool", pool, POOLS)
-        _check_layer(layer, self.n_layers)
+        layer = _check_layer(layer, self.n_layers)
         n_tokens = [(len(own), len(row.tokens)) for row in rows for own in split_row(row)]
         of_sentences: list[Any] = [None] * len(n_tokens)
         boundaries = layer == "mix" and self._normalizes
@@ -486,7 +486,8 @@ class Elmo(BiLMLayers):
         words : `str | os.PathLike | Iterable[str]`
             A list of words; a dictionary of each word's forms, such as `{"dog": ["dog", "dogs"]}`;
             or the path of a file in which each line has a word or, separated by a tab, a word and
-            its forms, separated by spaces. A form is compared with whole tokens, as it is written.
+            its forms, separated by spaces. A string that is no file and has none of `./\\:~` is a
+            word. A form is compared with whole tokens, as it is written.
             One of several tokens, such as `"ice cream"`, has single spaces between them, and is in
             a list, or in a file between tabs or alone in its line. All uses count, also of *ice* in
             *ice cream*. For a table, `"characters"` or `"tokens"`, the unit of its places.
@@ -513,12 +514,14 @@ class Elmo(BiLMLayers):
         # Raises
 
         `InputError`
-            If pandas is not installed, if there are no words, if a form has two words, or with
-            `carry`, under which vectors depend on the sentences before.
+            If pandas is not installed, if there are no words, if a form has two words, if the text
+            lacks a word given as a string, or with `carry`, under which vectors depend on the
+            sentences before.
         """
         # What reads text is not needed for vectors.
         from elmo_plugin.elmo.uses import uses_frame
 
+        layer = _check_layer(layer, self.n_layers)
         return uses_frame(self, corpus, words, layer, most, seed, raw)
 
     @advised()
@@ -579,7 +582,7 @@ class Elmo(BiLMLayers):
         if layer == "mix":
             mixed = self.mixes[0](layers, mask, by_sentence=True)
             return without_boundaries([mixed], mask)[0][0] if self._normalizes else mixed
-        return CHOICES[layer](layers) if layer in CHOICES else layers[int(layer)]
+        return layers[layer] if isinstance(layer, int) else CHOICES[layer](layers)
 
     def export(self, layer: str | int = "mix") -> torch.export.ExportedProgram:
         """
@@ -606,7 +609,7 @@ class Elmo(BiLMLayers):
         `RuntimeError`
             If the biLM has no weights.
         """
-        _check_layer(layer, self.n_layers)
+        layer = _check_layer(layer, self.n_layers)
         # Sizes of 0 and 1 in the example would be fixed in the program.
         example = self.characters([["one", "two"], ["one"]])
         dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
@@ -629,7 +632,7 @@ def _new_mixes(
 ) -> list[ScalarMix]:
     """Check the parameters of the mixes of a biLM's layers, and create these."""
     n_layers = bilm.bilstm.n_layers + 1
-    check_count("num_output_representations", n_mixes, most=MOST_MIXES)
+    n_mixes = check_count("num_output_representations", n_mixes, most=MOST_MIXES)
     check_flag("do_layer_norm", do_layer_norm)
     check_flag("use_top_only", use_top_only)
     if weights is not None:
@@ -656,10 +659,13 @@ def _check_mix(weights: Any, n_layers: int) -> None:
         check_number(f"{name}[{k}]", weight, least=-LARGEST, most=LARGEST)
 
 
-def _check_layer(layer: Any, n_layers: int) -> None:
+def _check_layer(layer: Any, n_layers: int) -> str | int:
     """
-    Check the layer before the sentences are read, because with `carry` reading changes the state.
+    Return the name or number of a layer, before the sentences are read, because with `carry`
+    reading changes the state.
     """
-    is_number = isinstance(layer, WHOLE) and not isinstance(layer, bool) and 0 <= layer < n_layers
-    if not is_number and layer not in ("mix", *CHOICES):
+    if is_whole(layer) and 0 <= layer < n_layers:
+        return int(layer)
+    if layer not in ("mix", *CHOICES):
         fail("layer", f"mix, all, average, top or a number below {n_layers}", layer)
+    return layer

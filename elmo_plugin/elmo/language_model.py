@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import WHOLE, InputError, check_choice, check_count, check_flag, fail
+from elmo_plugin.checks import InputError, check_choice, check_count, check_flag, fail, is_whole
 from elmo_plugin.elmo.documents import documents_of, read_documents
 from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.elmo.layers import BiLMLayers
@@ -177,7 +177,7 @@ class LanguageModel(BiLMLayers):
         As `Elmo.embed`, and `InputError` if another argument has a wrong value.
         """
         check_flag("entropy", entropy)
-        check_choice("base", base, BASES)
+        base = check_choice("base", base, BASES)
         check_flag("rank", rank)
         check_flag("unknown_missing", unknown_missing)
         rows, is_single = token_rows(sentences, raw)
@@ -276,9 +276,9 @@ class LanguageModel(BiLMLayers):
             The beginning of a sentence, which may be empty, or several, such as a column of a
             DataFrame; see `Elmo.embed`.
         continuations : `Sequence`
-            Strings or lists of tokens. For several beginnings, a list or tuple of strings is shared
-            by all, a column or an array of strings has one for each, and anything else is a list of
-            strings or lists of tokens for each.
+            Strings or lists of tokens; a single string is one continuation. For several beginnings,
+            a list or tuple of strings is shared by all, a column or an array of strings has one for
+            each, and anything else is a list of strings or lists of tokens for each.
         base, unknown_missing
             See `score`.
 
@@ -292,10 +292,11 @@ class LanguageModel(BiLMLayers):
 
         As `score`, and `InputError` if a continuation has no words.
         """
-        check_choice("base", base, BASES)
+        base = check_choice("base", base, BASES)
         check_flag("unknown_missing", unknown_missing)
         rows, is_single = token_rows(prefixes)
         expected = "continuations: expected words or phrases"
+        continuations = [continuations] if isinstance(continuations, str) else continuations
         given = list(named_rows(continuations, expected))
         has_lists = any(isinstance(x, Iterable) and not isinstance(x, str) for _, x in given)
         is_flat = is_single or not has_lists
@@ -361,15 +362,15 @@ class LanguageModel(BiLMLayers):
             For each place the `Substitute`s, the most probable first; for several sentences a list
             of these for each, and for a single number its substitutes alone.
         """
-        check_count("k", k)
+        k = check_count("k", k)
         check_choice("direction", direction, DIRECTIONS)
         rows, is_single = token_rows(sentences, raw)
         lengths = [len(row.tokens) for row in rows]
-        is_number = is_single and isinstance(targets, WHOLE)
+        is_number = is_single and is_whole(targets)
         wanted: Any = [[targets]] if is_number else [targets] if is_single else targets
         if targets is None:
             wanted = list(map(range, lengths))
-        _check_targets(wanted, lengths)
+        wanted = _check_targets(wanted, lengths)
         with self.reading():
             before = self.carried.state
             try:
@@ -377,7 +378,7 @@ class LanguageModel(BiLMLayers):
             finally:
                 self.carried.state = before
             words = [
-                self._most_probable([x[list(places)] for x in of_row], k)
+                self._most_probable([x[places] for x in of_row], k)
                 for of_row, places in zip(contexts, wanted)
             ]
         return words[0][0] if is_number else words[0] if is_single else words
@@ -442,11 +443,13 @@ def _predicting(top: Tensor, n_tokens: int) -> tuple[Tensor, Tensor]:
     return top[0, : n_tokens + 1], top[1, 1 : n_tokens + 2]
 
 
-def _check_targets(wanted: Any, lengths: list[int]) -> None:
+def _check_targets(wanted: Any, lengths: list[int]) -> list[list[int]]:
+    """The places of each sentence as integers, which are below its length."""
     if not isinstance(wanted, Sequence) or len(wanted) != len(lengths):
         fail("targets", f"a list of places for each of {len(lengths)} sentences", wanted)
-    for number, (places, n_tokens) in enumerate(zip(wanted, lengths)):
+    checked = []
+    for k, (places, n) in enumerate(zip(wanted, lengths)):
         if not isinstance(places, Sequence | np.ndarray) or isinstance(places, str):
-            fail(f"targets[{number}]", "a list of places", places)
-        for place in places:
-            check_count(f"targets[{number}]", place, least=0, most=n_tokens - 1)
+            fail(f"targets[{k}]", "a list of places", places)
+        checked.append([check_count(f"targets[{k}]", x, least=0, most=n - 1) for x in places])
+    return checked

@@ -227,8 +227,7 @@ class BiLMLayers(CarriesState):
         """The most tokens of a batch: those that are `given`, or a default for the device."""
         if given is None:
             return MAX_TOKENS if self.bilm.device.type == "cpu" else DEVICE_TOKENS
-        check_count("max_tokens", given)
-        return given
+        return check_count("max_tokens", given)
 
     def read(
         self, rows: list[Row], max_tokens: int | None, boundaries: bool = True
@@ -269,7 +268,7 @@ class BiLMLayers(CarriesState):
 
         Raises an `InputError` if there are none or only one, and as `Elmo.embed`.
         """
-        check_count("batch_size", batch_size)
+        batch_size = check_count("batch_size", batch_size)
         rows, is_single = token_rows(sentences, raw)
         texts = self.checked_sentences(rows)
         if len(texts) <= is_single:  # one or none

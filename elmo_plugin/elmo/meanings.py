@@ -65,6 +65,7 @@ def clusters(vectors: np.ndarray, n_clusters: int | None = None, seed: int = 0) 
     the number of clusters is the one from 2 to 10 with the highest silhouette score. There are at
     most as many as different vectors. Needs scikit-learn.
     """
+    seed = check_count("seed", seed, least=0)
     scaled = needed("sklearn.preprocessing").StandardScaler().fit_transform(vectors)
 
     def labels(n: int) -> np.ndarray:
@@ -72,8 +73,7 @@ def clusters(vectors: np.ndarray, n_clusters: int | None = None, seed: int = 0) 
 
     n_different = len(np.unique(scaled, axis=0))
     if n_clusters is not None:
-        check_count("n_clusters", n_clusters)
-        return labels(min(n_clusters, n_different))
+        return labels(min(check_count("n_clusters", n_clusters), n_different))
     most = min(10, n_different, len(scaled) - 1)
     if most < 2:
         return np.zeros(len(scaled), dtype=int)
@@ -155,9 +155,9 @@ def changes(
     names = list(dict.fromkeys([measures] if isinstance(measures, str) else measures))
     for name in names:
         check_choice("measures", name, _MEASURES)
-    check_count("seed", seed, least=0)
-    check_count("permutations", permutations, least=0)
-    check_count("min_uses", min_uses)
+    seed = check_count("seed", seed, least=0)
+    permutations = check_count("permutations", permutations, least=0)
+    min_uses = check_count("min_uses", min_uses)
     if labels is not None and n_clusters is not None:
         fail("n_clusters", "none, because labels has the clusters", n_clusters)
     settings = _Settings(names, permutations, n_clusters, seed, labels, min_uses)
@@ -283,7 +283,7 @@ def nearest(uses: Any, vector: np.ndarray, k: int = 5) -> Any:
     first, with a column `cosine`. Equal sentences count once. `vector`: shape `(2P,)`. Raises an
     `InputError` if it has another size than those of the uses.
     """
-    check_count("k", k)
+    k = check_count("k", k)
     _check_columns("uses", uses, "text", "position")
     vectors, vector = vectors_of(uses), np.asarray(vector, np.float64)
     if vector.shape != vectors.shape[1:]:

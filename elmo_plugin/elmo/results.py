@@ -127,7 +127,7 @@ def write_results(
     case finished parts are kept.
     """
     out = Path(os.path.realpath(out))  # a link stays
-    facts = {FORM: 2} | results.facts | facts_of(model)
+    facts = {FORM: 3} | results.facts | facts_of(model)
     rounding = results.rounding | rounding_of(model)
     parts: list[_Part] = []
     runs: list[tuple[int, dict[str, Any]]] = []  # the parts that were rounded alike

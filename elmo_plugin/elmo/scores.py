@@ -167,7 +167,7 @@ def regions(scores: Any, start: Any, end: Any, after: int = 0) -> np.ndarray:
     `InputError`
         As `SentenceScores.region`, with the name of the row.
     """
-    check_count("after", after, least=0)
+    after = check_count("after", after, least=0)
     some = [scores] if isinstance(scores, SentenceScores) else list(scores)
     sums = np.empty((len(some), 1 + after))
     checked = CheckedPlaces(is_raw=True)

@@ -102,10 +102,10 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
     split = lru_cache(SPLIT_TEXTS)(lambda text: row_of("", text, raw))
     for number, (name, sentence, start, end, *word) in enumerate(rows):
         is_text = isinstance(sentence, str)
-        sentence = list(sentence) if isinstance(sentence, Iterator) else sentence
-        row = split(sentence) if is_text else row_of(name, sentence, raw)
-        text = sentence if is_text else " ".join(sentence)
-        tokens = re.finditer(r"\S+", text if is_text else " ".join("_" * len(x) for x in sentence))
+        given: Any = list(sentence) if isinstance(sentence, Iterator) else sentence
+        row = split(given) if is_text else row_of(name, given, raw)
+        text = given if is_text else " ".join(given)
+        tokens = re.finditer(r"\S+", text if is_text else " ".join("_" * len(x) for x in given))
         places, size = row.spans or [token.span() for token in tokens], len(text)
         if unit == "tokens":
             places, size = [(k, k + 1) for k in range(len(row.tokens))], len(row.tokens)

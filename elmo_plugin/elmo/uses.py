@@ -53,6 +53,9 @@ UNSTORABLE = {"a DataFrame": re.compile("[\ud800-\udfff]"), "HDF5": re.compile("
 NUMBER = re.compile(r"\d{1,18}(\.0)?")
 """A place in a table. In a column with a missing value, pandas writes 3 as 3.0."""
 
+IN_PATHS = re.compile(r"[./\\:~]")
+"""What a string may have that is meant as the path of a file of words, and not as a single word."""
+
 FREQUENCY = re.compile(r"[+-]?\.?\d[\d.,]*([eE][+-]?\d+)?")
 """A column of a list of frequencies or scores, which is not a list of forms."""
 
@@ -62,6 +65,8 @@ VECTOR = "vector"
 
 def word_forms(words: Any) -> dict[str, str]:
     """The word of each form. See `Elmo.uses` for `words`, and for the errors."""
+    if isinstance(words, str) and not IN_PATHS.search(words) and not os.path.exists(words):
+        words = [words]
     if isinstance(words, str | os.PathLike):
         file, path, words = Path(local_path(words, "a file of words")), str(words), []
         for number, line in enumerate(read_lines(file, path, is_text=False), 1):
@@ -202,13 +207,13 @@ def sample(uses: Iterable[Use], most: int, seed: int) -> list[Use]:
     return [use for _, use in sorted(chain.from_iterable(kept.values()))]
 
 
-def _check_options(elmo: Any, layer: str | int, most: int | None, seed: int) -> None:
+def _check_options(elmo: Any, layer: str | int, most: Any, seed: Any) -> tuple[Any, int]:
+    """The most uses of a word and the seed as integers."""
     check_state(elmo)
     if layer == "all":
         fail("layer", "one that gives a use one vector", layer)
-    check_count("seed", seed, least=0)
-    if most is not None:
-        check_count("most", most)
+    most = None if most is None else check_count("most", most)
+    return most, check_count("seed", seed, least=0)
 
 
 def uses_frame(
@@ -217,11 +222,13 @@ def uses_frame(
     """The uses in the order of the text as a pandas DataFrame; see `Elmo.uses`."""
     needed("pandas")
     check_flag("raw", raw)
-    _check_options(elmo, layer, most, seed)
-    uses, _ = uses_of(corpus, words, most, seed, raw, ())
+    most, seed = _check_options(elmo, layer, most, seed)
+    uses, forms = uses_of(corpus, words, most, seed, raw, ())
     vectors = embedded(elmo, (_check_storable(use, "a DataFrame") for use in uses), layer, raw)
     # Without a sample, the text's own bar shows the progress.
     rows = list(tqdm(vectors, unit=" uses", desc="vectors", disable=most is None))
+    if not rows and isinstance(words, str) and words in forms:
+        fail("words", "a file of words, or a word of the text", words)
     return _frame([use for use, _ in rows], [x for _, x in rows], vectors_from(elmo, layer, raw))
 
 
@@ -259,7 +266,7 @@ def write_uses(
     0. Raises errors as `write_results`, and an `InputError` if there are no uses, or if their text
     or the labels of their sentences cannot be stored.
     """
-    _check_options(elmo, layer, most, seed)
+    most, seed = _check_options(elmo, layer, most, seed)
     control_of = {x: word for word, own in (controls or {}).items() for x in own}
     found, forms = uses_of(corpus, words, most, seed, raw, control_of)
     named = (use._replace(control_of=control_of.get(use.word, "")) for use in found)

@@ -37,7 +37,7 @@ class TrainedMixes(NamedTuple):
     settings: dict[str, Any]
 
 
-MIX_SETTINGS: dict[str, Callable[[str, Any], None]] = {
+MIX_SETTINGS: dict[str, Callable[[str, Any], object]] = {
     "num_output_representations": check_count,
     "do_layer_norm": check_flag,
     "use_top_only": check_flag,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from elmo_plugin.checks import InputError, check_count, check_flag
+from elmo_plugin.checks import InputError, check_flag, optional_count
 from elmo_plugin.ops.linear import is_on_cpu, linear, product_dtype
 from elmo_plugin.ops.softmax import log_likelihoods, sampled_softmax_loss, softmax_loss
 
@@ -63,8 +63,7 @@ class SampledSoftmax(nn.Module):
         sparse_gradients: bool = False,
     ) -> None:
         super().__init__()
-        if n_negative_samples is not None:
-            check_count("n_negative_samples", n_negative_samples)
+        n_negative_samples = optional_count("n_negative_samples", n_negative_samples)
         check_flag("sparse_gradients", sparse_gradients)
         if sparse_gradients and n_negative_samples is None:
             raise InputError(

@@ -58,11 +58,10 @@ class ElmoOutputEncoder(Seq2SeqEncoder):
 
     def __init__(self, encoder: Seq2SeqEncoder, elmo_dim: int, start: int) -> None:
         super().__init__(stateful=encoder.stateful)
-        check_count("elmo_output: elmo_dim", elmo_dim)
-        check_count("elmo_output: start", start, least=0, most=encoder.get_input_dim())
+        most = encoder.get_input_dim()
         self._encoder = encoder
-        self._elmo_dim = elmo_dim
-        self._start = start
+        self._elmo_dim = check_count("elmo_output: elmo_dim", elmo_dim)
+        self._start = check_count("elmo_output: start", start, least=0, most=most)
         self._n_directions = 2 if encoder.is_bidirectional() else 1
         if elmo_dim % self._n_directions:
             fail("elmo_output: elmo_dim", "an even number, for both directions", elmo_dim)

@@ -332,6 +332,9 @@ def test_words_in_a_table_stay_words(
     assert found["token"].tolist() == " ".join(lines).split()
     assert [found[name].dtype.kind for name in ("sentence", "position")] == ["i", "i"]
     assert found["in_vocabulary"].dtype == bool
+    with Path("SCORES.csv").open(encoding="utf-8", newline="") as file:  # as base R reads them
+        written = [row["in_vocabulary"] for row in csv.DictReader(file)]
+    assert written == [str(known).upper() for known in found["in_vocabulary"]]
     scores = LanguageModel.from_pretrained("tiny").score(
         pandas.Series(lines), rank=True, unknown_missing=True
     )
@@ -496,7 +499,11 @@ def test_each_pair(
     (tmp_path / "pairs").write_text("\n".join(map(json.dumps, lines)))
     arguments = ["--pairs", tmp_path / "pairs", "--archive-file", bilm_archive]
     arguments += ["--per-token"] * per_token
-    table = pandas.read_csv(io.StringIO(printed(capsys, *arguments, "--each-pair")))
+    text = printed(capsys, *arguments, "--each-pair")
+    assert [row["unknown_pair"] for row in csv.DictReader(io.StringIO(text))] == [
+        *("FALSE", "FALSE", "TRUE", "TRUE", "FALSE")  # as base R reads them
+    ]
+    table = pandas.read_csv(io.StringIO(text))
     model = LanguageModel.from_archive(bilm_archive)
     assert table["paradigm"].tolist() == ["one"] * 3 + ["two"] * 3
     assert table["phenomenon"].tolist() == ["nouns"] * 3 + ["verbs"] * 3

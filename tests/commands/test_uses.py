@@ -71,6 +71,18 @@ def test_words_without_uses(folder: Path, bilm_archive: str, capsys: pytest.Capt
     assert f"p: 1 uses; none of ice cream; {hint}\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("options", [(), ("--controls", 2, "--compared-with", "text")])
+def test_the_words_are_a_file(
+    folder: Path, bilm_archive: str, options: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By definition: in Python a string may be a word, but in the command it names a file, also
+    one that is missing."""
+    monkeypatch.chdir(folder)
+    with pytest.raises(FileNotFoundError, match="^dog: expected a file of words, found no such"):
+        uses("text", "dog", "out", "--archive-file", bilm_archive, *options)
+    assert not (folder / "out").exists()
+
+
 @pytest.fixture
 def two_texts(folder: Path) -> Path:
     """Texts in which random words are more or less frequent, among them those of the list."""

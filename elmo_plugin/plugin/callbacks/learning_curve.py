@@ -31,8 +31,7 @@ class LearningCurveCallback(TrainerCallback):
 
     def __init__(self, serialization_dir: str, interval: int = 20) -> None:
         super().__init__(serialization_dir)
-        check_count('callback of type "learning_curve": interval', interval)
-        self.interval = interval
+        self.interval = check_count('callback of type "learning_curve": interval', interval)
         self.path = Path(serialization_dir) / "learning_curve.jsonl"
         self._losses: list[float] = []
         self._n_lines = 0

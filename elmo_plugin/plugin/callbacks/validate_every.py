@@ -11,7 +11,7 @@ from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 from allennlp.training.metric_tracker import MetricTracker
 from allennlp.training.util import get_metrics
 
-from elmo_plugin.checks import InputError, check_count, check_number, fail
+from elmo_plugin.checks import InputError, check_number, fail, optional_count
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
@@ -58,11 +58,9 @@ class ValidateEveryCallback(TrainerCallback):
         if (num_batches is None) == (num_seconds is None):
             found = "neither" if num_batches is None else "both"
             raise InputError(f"{NAME}: expected one of num_batches and num_seconds, found {found}")
-        if num_batches is not None:
-            check_count(f"{NAME}: num_batches", num_batches)
         if num_seconds is not None:
             check_number(f"{NAME}: num_seconds", num_seconds, least=0)
-        self._num_batches = num_batches
+        self._num_batches = optional_count(f"{NAME}: num_batches", num_batches)
         self._clock = IntervalClock(num_seconds, "elmo_plugin/next_validation")
 
     def on_start(self, trainer: Any, *_: Any, **__: Any) -> None:

@@ -147,12 +147,13 @@ class BiLMDataLoader(DataLoader):
         restart_every: int | None = None,
         cache_dir: Optional[str] = None,  # AllenNLP does not check `|`
     ) -> None:
-        check_count(f"{NAME}: batch_size", batch_size)
-        check_count(f"{NAME}: window", window)
+        batch_size = check_count(f"{NAME}: batch_size", batch_size)
+        self.window = check_count(f"{NAME}: window", window)
         check_choice(f"{NAME}: shuffle", shuffle, SHUFFLES)
-        check_count(f"{NAME}: seed", seed, least=0, most=2**64 - 1)
+        self.seed = check_count(f"{NAME}: seed", seed, least=0, most=2**64 - 1)
         if restart_every is not None:
-            check_count(f"{NAME}: restart_every", restart_every, least=2)
+            restart_every = check_count(f"{NAME}: restart_every", restart_every, least=2)
+        self.restart_every = restart_every
         world_size, rank = 1, 0
         if is_distributed():
             world_size, rank = dist.get_world_size(), dist.get_rank()
@@ -163,10 +164,7 @@ class BiLMDataLoader(DataLoader):
         self.batch_size = self._check_rows(batch_size, shuffle, world_size)
         self._n_rows = self.batch_size * world_size  # of all processes
         self._rows = slice(rank * self.batch_size, (rank + 1) * self.batch_size)  # of this one
-        self.window = window
         self.shuffle = shuffle
-        self.seed = seed
-        self.restart_every = restart_every
         self._epochs_begun = 0
         self._epoch: Epoch | None = None
         self._device: torch.device | None = None

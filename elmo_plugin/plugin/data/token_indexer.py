@@ -57,21 +57,16 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
         max_characters_per_token: int = DEFAULT_MAX_CHARACTERS,
         token_min_padding_length: int = 0,
     ) -> None:
-        check_max_characters(f"{NAME}: max_characters_per_token", max_characters_per_token)
-        tokens_to_add = tokens_to_add or {}
-        for token, character in tokens_to_add.items():
-            check_count(
-                f"{NAME}: tokens_to_add, {token!r}",
-                character,
-                least=NO_TOKEN - FIRST_BYTE,
-                most=NUM_CHARACTERS - FIRST_BYTE - 1,
-            )
+        length = check_max_characters(f"{NAME}: max_characters_per_token", max_characters_per_token)
+        limits = {"least": NO_TOKEN - FIRST_BYTE, "most": NUM_CHARACTERS - FIRST_BYTE - 1}
+        tokens_to_add = {
+            token: check_count(f"{NAME}: tokens_to_add, {token!r}", character, **limits)
+            for token, character in (tokens_to_add or {}).items()
+        }
         super().__init__(namespace, tokens_to_add, token_min_padding_length)
-        self.max_characters_per_token = max_characters_per_token
+        self.max_characters_per_token = length
         self._added = {
-            one_token(token): array(
-                "h", single_character(character + FIRST_BYTE, max_characters_per_token)
-            )
+            one_token(token): array("h", single_character(character + FIRST_BYTE, length))
             for token, character in tokens_to_add.items()
         }
 

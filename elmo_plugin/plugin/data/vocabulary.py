@@ -12,7 +12,7 @@ from typing import Optional
 import numpy as np
 from allennlp.data.vocabulary import DEFAULT_NON_PADDED_NAMESPACES, Vocabulary
 
-from elmo_plugin.checks import InputError, check_count, fail, named
+from elmo_plugin.checks import InputError, fail, named, optional_count
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.bilm_tf.texts import read_vocabulary_file
 from elmo_plugin.text.characters import SPECIAL_WORDS, UNKNOWN, UNKNOWN_TOKEN
@@ -67,8 +67,7 @@ class BiLMVocabulary(Vocabulary):
         if (corpus is None) == (file is None):
             found = "neither" if corpus is None else "both"
             raise InputError(f'{name}: expected one of "corpus" and "file", found {found}')
-        if max_size is not None:
-            check_count(f"{name}: max_size", max_size, least=len(SPECIAL_WORDS) + 1)
+        max_size = optional_count(f"{name}: max_size", max_size, least=len(SPECIAL_WORDS) + 1)
         if file is not None:
             if min_count is not None:
                 raise InputError(f'{name}: "min_count" needs a "corpus", found a "file"')
@@ -79,8 +78,7 @@ class BiLMVocabulary(Vocabulary):
         with named(f"{name}: corpus"):
             opened = open_corpus(corpus, cache_dir)
         max_size = DEFAULT_MAX_SIZE if max_size is None else max_size
-        if min_count is not None:
-            check_count(f"{name}: min_count", min_count, least=0)
+        min_count = optional_count(f"{name}: min_count", min_count, least=0)
         min_count = DEFAULT_MIN_COUNT if min_count is None else min_count
         special = len(SPECIAL_WORDS)
         # The counts are sorted, so the frequent words are a prefix.

@@ -7,7 +7,7 @@ from allennlp.data import Vocabulary
 from allennlp.modules.token_embedders import TokenEmbedder
 from torch import Tensor
 
-from elmo_plugin.checks import InputError, check_count, fail, named
+from elmo_plugin.checks import InputError, check_count, fail, named, optional_count
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.formats.archive import source_of
 from elmo_plugin.formats.find import find_bilm, one_bilm
@@ -107,8 +107,7 @@ class ElmoEmbedder(TokenEmbedder):
         table = _table(vocab_to_cache, self._elmo.bilm)
         self.register_buffer("_word_characters", table, persistent=False)
         dim, self._projection = self._elmo.output_dim, None
-        if projection_dim is not None:
-            check_count("projection_dim", projection_dim, least=0)
+        projection_dim = optional_count("projection_dim", projection_dim, least=0)
         if projection_dim:
             self._projection = torch.nn.Linear(dim, projection_dim)
             dim = projection_dim
@@ -203,10 +202,7 @@ def _table(words: Any, bilm: BiLM) -> Tensor | None:
 
 
 def _check_size(elmo_dim: Any, dim: int, source: str) -> None:
-    if elmo_dim is None:
-        return
-    check_count("elmo_dim", elmo_dim)
-    if elmo_dim != dim:
+    if elmo_dim is not None and check_count("elmo_dim", elmo_dim) != dim:
         raise InputError(
             f"{NAME}: expected vectors of the size elmo_dim {elmo_dim}, for which the model's "
             f"other sizes were chosen, found {dim}, that of {source}; pass dim={dim} to "

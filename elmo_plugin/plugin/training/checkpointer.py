@@ -15,7 +15,7 @@ from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.gradient_descent_trainer import GradientDescentTrainer
 from allennlp.training.trainer import TrainerCheckpoint
 
-from elmo_plugin.checks import InputError, check_count, check_number
+from elmo_plugin.checks import InputError, check_number, optional_count
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.digest import digest, file_digest
 from elmo_plugin.files.file_lock import FileLock
@@ -88,14 +88,12 @@ class BiLMCheckpointer(Checkpointer):
         name = 'checkpointer of type "bilm": '
         if save_every_num_seconds is not None:
             check_number(f"{name}save_every_num_seconds", save_every_num_seconds, least=0)
-        if save_every_num_batches is not None:
-            check_count(f"{name}save_every_num_batches", save_every_num_batches)
-        if keep_most_recent_by_count is not None:
-            check_count(f"{name}keep_most_recent_by_count", keep_most_recent_by_count, least=0)
+        every = optional_count(f"{name}save_every_num_batches", save_every_num_batches)
+        key, count = "keep_most_recent_by_count", keep_most_recent_by_count
         super().__init__(
             serialization_dir,
-            save_every_num_batches=save_every_num_batches,
-            keep_most_recent_by_count=keep_most_recent_by_count,
+            save_every_num_batches=every,
+            keep_most_recent_by_count=optional_count(f"{name}{key}", count, least=0),
         )
         self._model = model
         self._world_size = dist.get_world_size() if is_distributed() else 1

@@ -129,7 +129,7 @@ def test_tokens_to_add_are_refused(kind: type) -> None:
         BiLMDatasetReader({"elmo": kind(tokens_to_add={"<num>": 1})})
 
 
-@pytest.mark.parametrize("value", [None, 2, -1, 10**12, 50.0, True, "50", [], {}, float("nan")])
+@pytest.mark.parametrize("value", [None, 2, -1, 10**12, 50.5, True, "50", [], {}, float("nan")])
 def test_wrong_lengths_of_words_are_named(value: Any) -> None:
     """The rules are those of the docstring."""
     with pytest.raises(InputError, match=r"max_characters_per_token: expected .*, found "):

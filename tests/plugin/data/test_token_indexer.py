@@ -113,8 +113,8 @@ def test_fields_compare_as_with_allennlps_indexer() -> None:
 @pytest.mark.parametrize(
     ("key", "values"),
     [
-        ("max_characters_per_token", [None, 2, -1, 10**12, 50.0, True, "50", [], float("nan")]),
-        ("tokens_to_add", [{"x": 261}, {"x": -2}, {"x": None}, {"x": 7.0}]),
+        ("max_characters_per_token", [None, 2, -1, 10**12, 50.5, True, "50", [], float("nan")]),
+        ("tokens_to_add", [{"x": 261}, {"x": -2}, {"x": None}, {"x": 7.5}]),
     ],
 )
 def test_wrong_parameters_are_named(key: str, values: list) -> None:
