@@ -78,7 +78,7 @@ def test_the_words_are_a_file(
     """By definition: in Python a string may be a word, but in the command it names a file, also
     one that is missing."""
     monkeypatch.chdir(folder)
-    with pytest.raises(FileNotFoundError, match="^dog: expected a file of words, found no such"):
+    with pytest.raises(FileNotFoundError, match=r"^dog: expected a file of words, found no such"):
         uses("text", "dog", "out", "--archive-file", bilm_archive, *options)
     assert not (folder / "out").exists()
 

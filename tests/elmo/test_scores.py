@@ -240,9 +240,8 @@ def test_wrong_continuations(model: LanguageModel, said: Said) -> None:
     for prefixes, wrong, message in (
         ("the", [], "continuations: expected at least one, and words in each"),
         ("the", ["dog", " "], "continuations: expected at least one, and words in each"),
-        ("the", "dog", "continuations: expected words or phrases, found 'dog'"),
+        ("the", 3, "continuations: expected words or phrases, found 3"),
         ([["the"], ["dog"]], [["dog"]], "continuations: expected a list for each of 2 beginnings"),
-        ([["the"], ["dog"]], "dog", "continuations: expected words or phrases, found 'dog'"),
         (
             [["the"], ["dog"]],
             pandas.Series(["dog", np.nan], [10, 20]),
