@@ -463,7 +463,7 @@ def test_threads_leave_the_mode_alone(bilm_files):
     assert elmo.training and all(modes)
 
 
-@pytest.mark.parametrize("layer", ["bottom", 3, -1, True, None, 1.0])
+@pytest.mark.parametrize("layer", ["bottom", 3, -1, True, None, 1.5])
 def test_a_refused_call_moves_no_state(bilm_files, layer):
     """Under `carry` a vector depends on earlier sentences, but not on those of a failed call."""
     elmo, other = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
