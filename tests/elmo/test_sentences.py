@@ -24,6 +24,7 @@ from tests.random_bilm import random_bilm, randomize
 WORDS = ["<S>", "</S>", "<UNK>", "the", "dog", "ran", "."]
 TEXTS = [[], ["dog"], ["dog ran ."], ["dog", "the", "."], ["the dog", "ran", "the dog ran ."]]
 """Of 0, 1 and 3 rows, without and with whitespace."""
+from tests.conftest import Said
 
 
 def package(name: str) -> Any:
@@ -34,8 +35,6 @@ def of_datasets(texts: list[str]) -> Any:
     pytest.importorskip("datasets")
     return import_module("datasets").Dataset.from_dict({"text": texts})["text"]
 
-
-from tests.conftest import Said
 
 COLUMNS: dict[str, Callable[[list[str]], Any]] = {
     "Series": lambda texts: pandas.Series(texts, dtype=str),
