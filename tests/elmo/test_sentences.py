@@ -19,12 +19,12 @@ from elmo_plugin.adapters.sklearn_transformer import ElmoVectors
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.sentences import is_table
 from elmo_plugin.modules import SampledSoftmax
+from tests.conftest import Said
 from tests.random_bilm import random_bilm, randomize
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "dog", "ran", "."]
 TEXTS = [[], ["dog"], ["dog ran ."], ["dog", "the", "."], ["the dog", "ran", "the dog ran ."]]
 """Of 0, 1 and 3 rows, without and with whitespace."""
-from tests.conftest import Said
 
 
 def package(name: str) -> Any:
