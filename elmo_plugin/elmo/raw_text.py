@@ -13,8 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from elmo_plugin.checks import needed
-from elmo_plugin.text.advice import N_EXAMPLES, SYMBOL, current
-from elmo_plugin.text.lines import ends_sentence
+from elmo_plugin.text.advice import N_EXAMPLES, SYMBOL, current, ends_sentence
 
 STRAIGHT = str.maketrans("“”‘’", "\"\"''")
 """Quotes and apostrophes as in nearly all of the text. Each is one character, as before."""

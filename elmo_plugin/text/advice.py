@@ -262,6 +262,11 @@ class Advice:
         self.find("unsplit sentences", len(unsplit), len(sentences), map(repr, unsplit), hint=hint)
 
 
+def ends_sentence(line: str) -> bool:
+    """Whether a line ends in final punctuation, which quotes and brackets may follow."""
+    return line.rstrip(" \t\r\n\"'”’»)]}*_").endswith((".", "!", "?", ":", ";", "…"))
+
+
 _current: ContextVar[Advice | None] = ContextVar("_current", default=None)
 
 

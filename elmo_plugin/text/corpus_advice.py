@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from elmo_plugin.text.advice import MAY_BE_FOUND, UNSPLIT, Advice, advised, in_lines
+from elmo_plugin.text.advice import MAY_BE_FOUND, UNSPLIT, Advice, advised, ends_sentence, in_lines
 from elmo_plugin.text.characters import WordLimit
 from elmo_plugin.text.corpus import EncodedCorpus
-from elmo_plugin.text.lines import ends_sentence
 
 
 def advise_of_corpus(corpus: EncodedCorpus, name: str, max_characters_per_token: int) -> None:

@@ -125,11 +125,6 @@ def read_sentences(path: str | os.PathLike) -> Iterator[list[str]]:
         yield from filter(None, map(str.split, read_lines(file)))
 
 
-def ends_sentence(line: str) -> bool:
-    """Whether a line ends in final punctuation, which quotes and brackets may follow."""
-    return line.rstrip(" \t\r\n\"'”’»)]}*_").endswith((".", "!", "?", ":", ";", "…"))
-
-
 def decode(block: bytes, name: str, lines_before: int) -> str:
     """The text of some lines. Raises an `InputError` that names the line if it is not UTF-8."""
     try:

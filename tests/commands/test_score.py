@@ -501,7 +501,7 @@ def test_each_pair(
     arguments += ["--per-token"] * per_token
     text = printed(capsys, *arguments, "--each-pair")
     assert [row["unknown_pair"] for row in csv.DictReader(io.StringIO(text))] == [
-        *("FALSE", "FALSE", "TRUE", "TRUE", "FALSE")  # as base R reads them
+        *("FALSE", "FALSE", "TRUE", "FALSE", "FALSE", "FALSE")  # as base R reads them
     ]
     table = pandas.read_csv(io.StringIO(text))
     model = LanguageModel.from_archive(bilm_archive)

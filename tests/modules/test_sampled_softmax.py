@@ -304,7 +304,7 @@ def test_initial_values_are_bilm_tfs():
     assert not softmax.bias.any()
 
 
-@pytest.mark.parametrize("n_samples", [0, -1, 2.0, True])
+@pytest.mark.parametrize("n_samples", [0, -1, 2.5, True])
 def test_a_number_of_samples_that_cannot_be_drawn_is_refused(n_samples):
     """The message names the number."""
     with pytest.raises(
