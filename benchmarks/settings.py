@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from elmo_plugin.modules.bilm import PRECISIONS
-from elmo_plugin.ops.backend import CPU_HAS_BFLOAT16, quantizes
+from elmo_plugin.ops.backend import quantizes
+from elmo_plugin.ops.private_torch import CPU_HAS_BFLOAT16
 from elmo_plugin.options import BiLMOptions
 
 PUBLISHED_FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]

@@ -28,7 +28,7 @@ from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
 from elmo_plugin.modules import BiLM, sampled_softmax
-from elmo_plugin.ops import backend, char_conv, linear, lstm, softmax
+from elmo_plugin.ops import backend, char_conv, linear, lstm, private_torch, softmax
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.text.advice import TextWarning
@@ -113,7 +113,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def native_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products in bf16 on all CPUs, also where fp32 is faster and would be used."""
-    monkeypatch.setattr(backend, "CPU_HAS_BFLOAT16", True)
+    monkeypatch.setattr(private_torch, "CPU_HAS_BFLOAT16", True)
 
 
 class Fuzz:

@@ -41,7 +41,7 @@ from elmo_plugin.formats.build import FoundBiLM, check_size
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.formats.mixes import LARGEST, TrainedMixes
 from elmo_plugin.modules import BiLM, ScalarMix
-from elmo_plugin.ops.backend import not_compiled
+from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.advice import OF_PROCESS, advised, in_one_call
 from elmo_plugin.text.characters import long_words

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import BiLM
-from elmo_plugin.ops.backend import are_plain
 from elmo_plugin.ops.lstm import LSTMWeights, reference_step
+from elmo_plugin.ops.private_torch import are_plain
 
 
 class Program(nn.Module):

@@ -29,10 +29,11 @@ from elmo_plugin.files.fork import at_fork
 from elmo_plugin.modules import BiLM, CharCNN, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.bilm import SentenceLayers
 from elmo_plugin.modules.token_encoder import filled
-from elmo_plugin.ops.backend import are_plain, quantizes
+from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.ops.char_conv import frozen_convolve
 from elmo_plugin.ops.linear import Linear, batched_matmul, pack_weights, product_dtype
 from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights, quantize_lstm_weights
+from elmo_plugin.ops.private_torch import are_plain
 from elmo_plugin.version import VERSION
 
 CAPACITY = 2**15

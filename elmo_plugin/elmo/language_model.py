@@ -22,7 +22,7 @@ from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, log_uniform
-from elmo_plugin.ops.backend import not_compiled
+from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.ops.softmax import entropies
 from elmo_plugin.text.advice import advised
 from elmo_plugin.text.characters import BEGIN, END, SPECIAL_WORDS, UNKNOWN

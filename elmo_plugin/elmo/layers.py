@@ -42,6 +42,7 @@ from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS, SentenceLayers
 from elmo_plugin.modules.initial_state import CarriesState, owners_of
+from elmo_plugin.ops.private_torch import name_hook
 from elmo_plugin.text.advice import advised, current
 from elmo_plugin.text.characters import sentence_characters
 
@@ -92,9 +93,10 @@ class BiLMLayers(CarriesState):
                 bilm.requires_grad_(settings["requires_grad"])
             self.bilm = bilm.eval()
         self._frozen: FrozenBiLM | None = None
-        self.register_load_state_dict_pre_hook(take_allennlp_weights)  # before the next one
-        self.register_load_state_dict_pre_hook(_before_loading)
-        self.register_load_state_dict_post_hook(compute_warm_state)
+        # In this order.
+        name_hook(self.register_load_state_dict_pre_hook(take_allennlp_weights))
+        name_hook(self.register_load_state_dict_pre_hook(_before_loading))
+        name_hook(self.register_load_state_dict_post_hook(compute_warm_state))
         use_one_thread_in_children()  # weights are loaded and read in several threads
 
     def __getstate__(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.token_encoder import WordTable, filled, token_encoder, unique_words
 from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.ops.linear import Linear, product_dtype
+from elmo_plugin.ops.private_torch import name_hook
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS, resize_characters
 
@@ -72,7 +73,7 @@ class BiLM(nn.Module):
         self.warm_state = WarmState(self.bilstm.zero_state(1))
         # The character ids of the tokens that begin and end a sentence, shape `(2, C)`.
         self.register_buffer("boundaries", _boundaries(self), persistent=False)
-        self.register_load_state_dict_post_hook(_restore_boundaries)
+        name_hook(self.register_load_state_dict_post_hook(_restore_boundaries))
         self.n_trained = 0  # counts the batches that autograd has seen; see `frozen_state`
 
     def set_precision(self, precision: str, permitted: Collection[str] = PRECISIONS) -> None:

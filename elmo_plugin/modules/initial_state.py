@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from elmo_plugin.modules.lstm import LSTMState
+from elmo_plugin.ops.private_torch import name_hook
 
 HORIZON = 1000
 """Number of latest sentence starts that the mean covers, so that it follows the weights."""
@@ -48,7 +49,7 @@ class CarriesState(nn.Module):
     def __init__(self, **of_another_base: Any) -> None:
         super().__init__(**of_another_base)
         self.carried = CarriedState()
-        self.register_load_state_dict_pre_hook(_take_resume_state)
+        name_hook(self.register_load_state_dict_pre_hook(_take_resume_state))
         _owners[id(self)] = self
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.ops.private_torch import name_hook
 from elmo_plugin.options import word_text
 from elmo_plugin.text.characters import MOST_BYTES_OF_CODE_POINT, word_bytes
 
@@ -49,7 +50,7 @@ class WordList(nn.Module):
         self.longest = 0  # in bytes
         self.numbers = Numbers({})
         self.register_buffer("text", torch.zeros(n_bytes, dtype=torch.uint8))
-        self.register_load_state_dict_post_hook(_index)
+        name_hook(self.register_load_state_dict_post_hook(_index))
 
     def fill(self, words: Sequence[str]) -> None:
         """Set the words, whose number and size are those of the constructor."""

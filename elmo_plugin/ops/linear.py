@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.ops.backend import (
+from elmo_plugin.ops.private_torch import (
     has_native_bfloat16,
     is_onednn_weight,
     no_double_backward,

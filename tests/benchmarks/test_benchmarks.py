@@ -19,8 +19,9 @@ from benchmarks.settings import QUICK, Settings, blocks, options_of
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM, lstm
-from elmo_plugin.ops.backend import CPU_HAS_BFLOAT16, quantizes
+from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.ops.lstm import reference_lstm
+from elmo_plugin.ops.private_torch import CPU_HAS_BFLOAT16
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.data_loader import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary

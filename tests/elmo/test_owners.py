@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
@@ -233,3 +234,43 @@ def _read_in_two_threads(elmo: Any, read: Callable[[], Any], monkeypatch: Any) -
         read()
         second.join(60)
     assert not second.is_alive()
+
+
+class ByValue(pickle.Pickler):
+    """Tensors by their values, as `datasets` hashes the objects of a function that it maps."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return torch.tensor, (value.detach().cpu().numpy(),)
+        return NotImplemented
+
+
+def test_equal_models_are_pickled_equally() -> None:
+    """By definition: what `datasets` has cached with one is found with the other, also after its
+    use. PyTorch's own form of a tensor has its address in memory."""
+
+    def pickled(elmo: Elmo) -> bytes:
+        file = io.BytesIO()
+        ByValue(file).dump(elmo)
+        return file.getvalue()
+
+    first, second = Elmo.from_pretrained("tiny"), Elmo.from_pretrained("tiny")
+    first.embed(SENTENCE)
+    assert (
+        pickled(first) == pickled(second) != pickled(Elmo.from_pretrained("tiny", precision="bf16"))
+    )
+
+
+def test_a_hook_that_is_added_to_an_unpickled_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By definition: it replaces none, although PyTorch numbers the hooks of each process from 0.
+    The model's own hook takes the carried states out of the weights."""
+    monkeypatch.setattr(RemovableHandle, "next_id", 0)
+    elmo = Elmo.from_pretrained("tiny", initial_state="carry")
+    elmo.embed(SENTENCE)
+    state = elmo.state_dict() | {"resume_state": elmo.resume_state()}
+    copied = pickle.loads(pickle.dumps(Elmo.from_pretrained("tiny", initial_state="carry")))
+    monkeypatch.setattr(RemovableHandle, "next_id", 0)
+    for _ in range(20):
+        copied.register_load_state_dict_pre_hook(lambda *_: None)
+    copied.load_state_dict(state)
+    assert (copied.embed(["dog"], "top") == elmo.embed(["dog"], "top")).all()

@@ -6,7 +6,7 @@ from torch.nn.functional import cosine_similarity
 
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.sampled_softmax import SampledSoftmax
-from elmo_plugin.ops import backend
+from elmo_plugin.ops import private_torch
 from elmo_plugin.ops.linear import Linear
 from tests.random_bilm import random_bilm, read_sentences
 
@@ -41,7 +41,7 @@ def test_bf16_is_near_fp32():
 
 def test_a_cpu_without_bfloat16_uses_fp32(monkeypatch):
     """Property: vectors and gradients are those of fp32, bit by bit."""
-    monkeypatch.setattr(backend, "CPU_HAS_BFLOAT16", False)
+    monkeypatch.setattr(private_torch, "CPU_HAS_BFLOAT16", False)
     bilm = random_bilm().bilm
     expected, expected_gradient = vectors_and_gradient(bilm, "fp32")
     found, gradient = vectors_and_gradient(bilm, "bf16")
@@ -57,15 +57,15 @@ def test_a_cpu_without_bfloat16_uses_fp32(monkeypatch):
 @pytest.mark.parametrize("name, expected", [("avx512_bf16", True), ("bf16", True), ("avx2", False)])
 def test_which_cpus_have_bfloat16(monkeypatch, name, expected):
     """PyTorch's names of what a CPU can do, of which these include bfloat16."""
-    monkeypatch.setattr(backend, "_capabilities", lambda: {name: True, "amx_bf16": False})
-    assert backend._cpu_has_bfloat16() == expected
+    monkeypatch.setattr(private_torch, "_capabilities", lambda: {name: True, "amx_bf16": False})
+    assert private_torch._cpu_has_bfloat16() == expected
 
 
 @pytest.mark.parametrize("capability, expected", [((7, 5), False), ((8, 0), True)])
 def test_which_gpus_have_bfloat16(monkeypatch, capability, expected):
     """NVIDIA's T4 has the compute capability 7.5 and no bfloat16; the A100 has 8.0 and bfloat16."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    assert backend.has_native_bfloat16(torch.device("cuda", 0)) == expected
+    assert private_torch.has_native_bfloat16(torch.device("cuda", 0)) == expected
 
 
 def test_unknown_precision():

@@ -11,7 +11,7 @@ import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.modules import ProjectedLSTM
-from elmo_plugin.ops import backend, char_conv, kernel_sources, lstm, softmax
+from elmo_plugin.ops import backend, char_conv, kernel_sources, lstm, private_torch, softmax
 from elmo_plugin.ops.lstm import lstm_scan, pack_lstm_weights
 from tests.compare import assert_close
 from tests.conftest import (
@@ -240,7 +240,7 @@ def test_a_pytorch_without_the_operator_gives_the_same(missing, instead, monkeyp
     lstm = ProjectedLSTM(input_dim=5, dim=6, projection_dim=4, cell_clip=3.0, proj_clip=3.0)
     inputs = torch.randn(2, 7, 3, 5)
     expected = results(lstm, inputs)
-    monkeypatch.setattr(backend, missing, instead)
-    monkeypatch.setattr(backend, "ONEDNN_DTYPES", backend._onednn_dtypes())
+    monkeypatch.setattr(private_torch, missing, instead)
+    monkeypatch.setattr(private_torch, "ONEDNN_DTYPES", private_torch._onednn_dtypes())
     for found, reference in zip(results(lstm, inputs), expected):
         assert_close(found, reference, atol=1e-5, what=f"without {missing}")

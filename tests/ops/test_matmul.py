@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from elmo_plugin.ops.backend import ONEDNN_DTYPES
 from elmo_plugin.ops.linear import PackedWeights, batched_matmul, matmul
+from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
 from tests.compare import assert_close
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 0.5}

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from elmo_plugin.ops.backend import are_plain, check, no_double_backward, takes
+from elmo_plugin.ops.backend import check, takes
 from elmo_plugin.ops.char_conv import torch_ops
 from elmo_plugin.ops.char_conv.reference import Convolutions
 from elmo_plugin.ops.linear import is_on_cpu
+from elmo_plugin.ops.private_torch import are_plain, no_double_backward
 
 MOST_CHARACTERS = 256
 """The longest word of the kernel, which keeps the positions of windows in a byte."""

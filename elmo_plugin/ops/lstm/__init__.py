@@ -10,19 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.backend import (
-    check,
-    hint_to_build,
-    no_double_backward,
-    no_forward_mode,
-    quantizes,
-    takes,
-    triton_ops_or,
-)
+from elmo_plugin.ops.backend import check, hint_to_build, quantizes, takes, triton_ops_or
 from elmo_plugin.ops.linear import batched_matmul, pack_weights
 from elmo_plugin.ops.lstm import kernel, torch_ops
 from elmo_plugin.ops.lstm.kernel import quantize_lstm_weights
 from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading, reference_lstm, reference_step
+from elmo_plugin.ops.private_torch import no_double_backward, no_forward_mode
 
 __all__ = [
     "LSTMWeights",

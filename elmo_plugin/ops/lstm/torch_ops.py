@@ -14,9 +14,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops.backend import is_graph_kept
 from elmo_plugin.ops.linear import batched_matmul, is_on_cpu
 from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading
+from elmo_plugin.ops.private_torch import is_graph_kept
 
 ROWS = 128
 """Number of rows of a product: they fit in a core's caches and suffice for full speed."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.ops import backend
+from elmo_plugin.ops import backend, private_torch
 from elmo_plugin.ops.lstm.reference import LSTMWeights, Reading
 from elmo_plugin.ops.lstm.torch_ops import DEVICE_ROWS, last_of_rows
 from elmo_plugin.ops.triton_language import tl, triton
@@ -214,7 +214,9 @@ def scan_backward(
     _, cell, _, weights, batch_sizes = reading
     w_h_t = weights.recurrent.transpose(1, 2)
     w_p_t = None if weights.projection is None else weights.projection.transpose(1, 2)
-    d_gates = gates.clone() if backend.is_graph_kept() else gates  # the activations are replaced
+    d_gates = (
+        gates.clone() if private_torch.is_graph_kept() else gates
+    )  # the activations are replaced
     d_h = d_outputs.to(w_h_t.dtype, memory_format=torch.contiguous_format, copy=True)
     for t, n in enumerate(batch_sizes):
         if n < d_h.size(2):

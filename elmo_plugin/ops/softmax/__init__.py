@@ -13,14 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo_plugin.ops.backend import (
-    PADDED_TO,
-    check,
-    no_double_backward,
-    no_forward_mode,
-    takes,
-    triton_ops_or,
-)
+from elmo_plugin.ops.backend import PADDED_TO, check, takes, triton_ops_or
+from elmo_plugin.ops.private_torch import no_double_backward, no_forward_mode
 from elmo_plugin.ops.softmax import torch_ops
 from elmo_plugin.ops.softmax.reference import reference_sampled_softmax_loss
 
