@@ -21,7 +21,7 @@ from benchmarks.gpu.precision import PRECISIONS
 from benchmarks.gpu.step import Sizes, TrainingStep
 from benchmarks.gpu.text import InventedText
 from benchmarks.settings import PUBLISHED_FILTERS, blocks, options_of
-from elmo_plugin.ops import backend, lstm, softmax
+from elmo_plugin.ops import backend, lstm, private_torch, softmax
 from tests.conftest import as_on_a_gpu
 
 VIEWS = frozenset(
@@ -62,6 +62,7 @@ def count() -> None:
             # Compare the kernels with PyTorch's operators, so that they are chosen.
             backend.triton_ops_or(operators.torch_ops, [torch.empty(0, dtype=dtype)])
         counted = Counted()
+        patch.setattr(private_torch, "CPU_HAS_BFLOAT16", True)
         patch.setattr(backend, "launch", lambda *_: counted.operators.update(["launch"]))
         for precision in PRECISIONS:
             windows = InventedText(SIZES.words, 50).windows(SIZES.rows, SIZES.steps, 2)

@@ -324,17 +324,19 @@ OF_PROCESS = Advice()
 @contextmanager
 def in_lines() -> Iterator[None]:
     """For programs: log each warning as one line, without its place in the code."""
-    with warnings.catch_warnings():
-        show = warnings.showwarning
+    show = warnings.showwarning
 
-        def log(message: Warning | str, category: type[Warning], *place: Any) -> None:
-            if issubclass(category, TextWarning):
-                logger.warning("%s", message)
-            else:
-                show(message, category, *place)
+    def log(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, TextWarning):
+            logger.warning("%s", message)
+        else:
+            show(message, category, *place)
 
-        warnings.showwarning = log  # type: ignore[assignment]
+    warnings.showwarning = log  # type: ignore[assignment]
+    try:
         yield
+    finally:
+        warnings.showwarning = show
 
 
 def _frames_of_package() -> int:

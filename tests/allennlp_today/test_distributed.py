@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT
 
 WORKERS = """
-import os, time
+import os, signal, time
 from functools import partial
 from pathlib import Path
 from allennlp.common.util import install_sigterm_handler
@@ -25,6 +25,7 @@ def wait(rank):
     time.sleep(600)
 
 install_sigterm_handler()  # as in AllenNLP's own program
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which background processes ignore
 distributed.spawn(wait, (), 2)
 """
 
