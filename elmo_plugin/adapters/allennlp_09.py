@@ -4,6 +4,7 @@ removed. Importing `elmo_plugin.plugin` makes this module available under that n
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TextIO
 
 import numpy as np
@@ -16,6 +17,7 @@ from elmo_plugin.elmo.elmo import CHOICES, Elmo
 from elmo_plugin.elmo.results import sentence_lines
 from elmo_plugin.elmo.sentences import groups, lists_of_tokens
 from elmo_plugin.formats.find import PRETRAINED, File
+from elmo_plugin.text.advice import in_one_call
 
 DEFAULT_OPTIONS_FILE = f"{PRETRAINED}small"
 DEFAULT_WEIGHT_FILE = None
@@ -80,8 +82,8 @@ class ElmoEmbedder:
     ) -> Iterator[np.ndarray]:
         """The layers of each sentence, read in batches of `batch_size` as they are asked for."""
         batch_size = check_count("batch_size", batch_size)
-        for batch in groups(sentences, batch_size):
-            yield from self.embed_batch(batch)
+        batches = groups(sentences, batch_size)
+        yield from chain.from_iterable(in_one_call(self.embed_batch, batches))
 
     def embed_file(
         self,

@@ -14,6 +14,7 @@ from elmo_plugin.commands.streams import print_text
 from elmo_plugin.elmo.control_words import control_words
 from elmo_plugin.elmo.uses import hint_at_tabs, write_uses
 from elmo_plugin.files.local_path import local_path
+from elmo_plugin.text.advice import Advice, collected
 from elmo_plugin.text.lines import TABLE_NAME
 
 DESCRIPTION = """
@@ -61,7 +62,8 @@ def run(args: argparse.Namespace) -> None:
         args.controls = check_count("--controls", args.controls)
         check_path("--compared-with", args.compared_with)
         texts = text, readable(args.compared_with)
-        controls = control_words(*texts, args.words, args.controls, args.seed, args.raw)
+        with collected(Advice()):  # the text is read again
+            controls = control_words(*texts, args.words, args.controls, args.seed, args.raw)
     options = layers[args.layer], args.most, args.seed, args.raw, args.shard, controls
     of_words = write_uses(args.out, elmo, text, args.words, *options)
     missing = [word for word, n_uses in of_words.items() if not n_uses]

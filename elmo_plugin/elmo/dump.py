@@ -20,6 +20,7 @@ from elmo_plugin.elmo.raw_text import Row, raw_facts
 from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, Line, join_files, write_results
 from elmo_plugin.elmo.sentences import batches_by_length, groups
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
+from elmo_plugin.text.advice import advised
 
 NPY = ".npy"
 """The ending of NumPy's files."""
@@ -52,6 +53,7 @@ class DumpSettings:
     raw: bool | str = False
 
 
+@advised()
 def dump(
     elmo: Elmo,
     lines: Iterable[Line],

@@ -207,10 +207,9 @@ class BiLMLayers(CarriesState):
         if is_raw:
             table, first = self.bilm.word_table, self.known_words
             check_language(first if table is None else table.words.first(FIRST_WORDS))
-        if knows is None:
-            advice.of_characters(sentences, self.known_words.__contains__)
-        else:
-            advice.of_characters(sentences, knows)
+        if not advice.has_characters:
+            advice.of_characters(sentences, knows or self.known_words.__contains__)
+        if knows is not None:
             advice.of_unknown_words(sentences, knows, is_raw)
         return sentences
 

@@ -16,6 +16,7 @@ from elmo_plugin.checks import InputError, shown
 from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.elmo.scores import DIRECTIONS, SentenceScores
 from elmo_plugin.elmo.sentences import groups
+from elmo_plugin.text.advice import advised
 from elmo_plugin.text.lines import read_lines
 
 ROUNDING = 1e-4
@@ -53,6 +54,7 @@ def read_pairs(file: Path) -> Iterator[Pair]:
         yield Pair(*values)
 
 
+@advised()
 def pair_scores(
     model: LanguageModel, files: Iterable[Path], raw: bool = False, per_token: bool = False
 ) -> list[dict[str, Any]]:

@@ -28,14 +28,13 @@ MOST_TESTED = 1000
 
 
 class CheckedPlaces:
-    """Counts the spans of a call that are probably not those that were meant."""
+    """Adds to the advice of a call the spans that are probably not those that were meant."""
 
     def __init__(self, is_raw: bool) -> None:
-        self._is_raw = is_raw
-        self._n = self._n_words = self._n_tested = 0
-        self._cut: list[str] = []
-        self._other: list[str] = []
-        self._causes: Counter[str] = Counter()
+        self._advice = current()
+        self._hint = RAW_SPLITS * (not is_raw)
+        self._n_tested = 0
+        self._causes = Counter(dict.fromkeys(CAUSES, 0))
 
     def add(
         self,
@@ -51,19 +50,17 @@ class CheckedPlaces:
         all tokens. `whole`: that of the tokens which have a part of it. `word`: what a table says
         that it is, or an empty string.
         """
-        self._n += 1
-        self._n_words += bool(word)
         found = _part(text, whole)
-        is_other = bool(word) and not _are_forms(found, word)
         is_cut = whole[0] < span[0] or span[1] < whole[1]
-        if not is_cut and not is_other:
-            return
-        if is_cut:
-            self._cut.append(f"{_part(text, span)!r} of {found!r} in {name}")
-        if is_other:
-            self._other.append(f"{found!r} under {word!r} in {name}")
-        self._n_tested += 1
-        if self._n_tested <= MOST_TESTED:
+        is_other = bool(word) and not _are_forms(found, word)
+        examples = [f"{_part(text, span)!r} of {found!r} in {name}"]
+        self._advice.find("cut tokens", is_cut, 1, examples, hint="")
+        examples = [f"{found!r} under {word!r} in {name}"]
+        other = self._advice.find("other words", is_other, bool(word), examples, hint="")
+        if is_cut or is_other:
+            self._n_tested += 1
+            other.is_certain |= is_other and word in _part(text, (0, len(text))).split()
+        if (is_cut or is_other) and self._n_tested <= MOST_TESTED:
             starts, ends = ({place[k] for place in tokens} for k in (0, 1))
             for cause, meant in CAUSES.items():
                 start, end = meant(text, *span)
@@ -72,17 +69,14 @@ class CheckedPlaces:
                     self._causes[cause] += 1
 
     def end(self) -> None:
-        """Add what was found to the advice of the call."""
-        hint = RAW_SPLITS * (not self._is_raw)
-        for cause, n in self._causes.most_common(1):
-            if n > 1 and 2 * n > min(self._n_tested, MOST_TESTED):
-                hint = (
-                    f"; places are probably counted {cause}, and not from 0 in characters or "
-                    "tokens, with the end after the last one"
-                )
-        advice = current()
-        advice.find("cut tokens", len(self._cut), self._n, self._cut, hint=hint)
-        advice.find("other words", len(self._other), self._n_words, self._other, hint=hint)
+        """Add how the places are probably counted."""
+        [(cause, n)] = self._causes.most_common(1)
+        is_probable = n > 1 and 2 * n > min(self._n_tested, MOST_TESTED)
+        hint = f"; places are probably counted {cause}; expected: from 0, in characters or tokens, "
+        hint += "with the end after the last one"
+        for kind, other in (("cut tokens", self._hint), ("other words", "")):
+            facts = self._advice.find(kind, 0, 0).facts
+            facts["hint"] = hint if is_probable else other
 
 
 def _part(text: str | Sequence[str], span: Span) -> str:

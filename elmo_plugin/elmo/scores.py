@@ -115,7 +115,8 @@ class SentenceScores(NamedTuple):
             fail("region", "characters of a token", (start, end))
         if inside.any():
             whole = int(first[inside].min()), int(last[inside].max())
-            checked.add(name, self._text, self.spans, (start, end), whole)
+            is_cut = whole[0] < start or end < whole[1]
+            checked.add(name, self._text if is_cut else "", self.spans, (start, end), whole)
         words, sentence = np.array(self.words), np.array(self.sentence)
         # An empty region is in the sentence of the token that begins there.
         own = sentence == sentence[first < max(end, start + 1)].max(initial=0)
@@ -127,10 +128,12 @@ class SentenceScores(NamedTuple):
     @property
     def _text(self) -> str:
         """Raw text of these tokens, which has spaces instead of other characters."""
-        text = ""
-        for token, (start, end) in zip(self.tokens, self.spans or ()):
-            text = text.ljust(start) + token.ljust(end - start)
-        return text
+        spans = self.spans or ()
+        ends = [start for start, _ in spans[1:]] + [end for _, end in spans[-1:]]
+        parts = (
+            token.ljust(end - start) for token, (start, _), end in zip(self.tokens, spans, ends)
+        )
+        return " " * (spans[0][0] if spans else 0) + "".join(parts)
 
     def fields(self) -> Iterator[tuple[str, Any]]:
         """The fields that were asked for and `surprisal`, by the names that they have in files."""

@@ -35,7 +35,7 @@ from elmo_plugin.elmo.spans import Use, check_state, embedded, find_spans
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.text.advice import current
+from elmo_plugin.text.advice import INVISIBLE, advised, current
 from elmo_plugin.text.characters import one_token
 from elmo_plugin.text.lines import TABLE_NAME, read_lines
 from elmo_plugin.text.tables import read_table
@@ -65,7 +65,7 @@ VECTOR = "vector"
 
 def word_forms(words: Any) -> dict[str, str]:
     """The word of each form. See `Elmo.uses` for `words`, and for the errors."""
-    if isinstance(words, str) and not IN_PATHS.search(words) and not os.path.exists(words):
+    if isinstance(words, str) and not IN_PATHS.search(words) and not os.path.isfile(words):
         words = [words]
     if isinstance(words, str | os.PathLike):
         file, path, words = Path(local_path(words, "a file of words")), str(words), []
@@ -94,7 +94,8 @@ def word_forms(words: Any) -> dict[str, str]:
                 fail("words", f"{form!r} as a form of one word", f"it at {word_of[form]}, {word}")
     if not word_of:
         fail("words", "at least one word", words)
-    current().of_characters([list(word_of)])
+    odd = list(filter(INVISIBLE.search, word_of))
+    current().find("listed words", len(odd), len(word_of), map(repr, odd))
     return word_of
 
 
@@ -145,19 +146,20 @@ def find_uses(
     beginning_with: defaultdict[str, list[list[str]]] = defaultdict(list)
     for form in forms:
         beginning_with[form.partition(" ")[0]].append(form.split(" "))
+    advice = current()
+    advice.has_characters = True
     sentences = tqdm(_sentences(corpus, raw), unit=" sentences", desc="text")
     for tokens, file, number, in_row, line in sentences:
         if seen is not None:
             seen.update(tokens)
+        advice.of_characters([tokens])
         if not beginning_with.keys().isdisjoint(tokens):
-            text = " ".join(tokens)  # whose words are checked when it is embedded
+            text = " ".join(tokens)
             for position, token in enumerate(tokens):
                 for own in beginning_with.get(token, ()):
                     if tokens[position : position + len(own)] == own:
                         form = " ".join(own)
                         yield Use(forms[form], form, file, number, position, text, in_row, line)
-        else:
-            current().of_characters([tokens])
 
 
 def _sentences(corpus: Any, raw: bool | str) -> Iterator[tuple[list[str], str, Any, int, Any]]:
@@ -246,6 +248,7 @@ def vectors_from(elmo: Any, layer: str | int, raw: bool | str) -> dict[str, str]
     return facts
 
 
+@advised()
 def write_uses(
     out: str | os.PathLike,
     elmo: Any,

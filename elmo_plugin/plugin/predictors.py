@@ -29,7 +29,7 @@ from elmo_plugin.elmo.sentences import tokens_of
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.bilm_model import BiLMModel, exp
-from elmo_plugin.text.advice import Advice, advised
+from elmo_plugin.text.advice import Advice, advised, collected
 from elmo_plugin.text.corpus import is_corpus
 from elmo_plugin.text.lines import BYTE_ORDER_MARK, decode, read_lines, refuse_table
 from elmo_plugin.text.text_files import find_files
@@ -116,7 +116,8 @@ class BiLMPredictor(Predictor):
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         sentences = [instance["metadata"].metadata for instance in instances]  # type: ignore[attr-defined]
         with advised(self._advice):
-            words = self._scorer.substitutes(sentences)
+            with collected(Advice()):  # of the same sentences
+                words = self._scorer.substitutes(sentences)
             scores = self._scorer.score(sentences, base="e")
         return [_output(*sentence) for sentence in zip(scores, words)]
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from unicodedata import name
 
 from elmo_plugin.checks import shown
-from elmo_plugin.text.characters import BEGIN_TOKEN, END_TOKEN, UNKNOWN_TOKEN, WordLimit
+from elmo_plugin.text.characters import SPECIAL_WORDS, UNKNOWN_TOKEN, WordLimit
 
 logger = logging.getLogger(__name__)
 
@@ -33,23 +33,24 @@ SYMBOL = re.compile(
 )
 """Tokens that stand for something in the text of other models, such as GPT-2's or WikiText's."""
 
-BOUNDARIES = BEGIN_TOKEN, END_TOKEN
+BOUNDARIES = SPECIAL_WORDS[:2]
 """Are in each vocabulary, and in no text."""
 
 HIDDEN = (
-    "\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064"
+    "\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064"
     "\u2066-\u206f\ufeff\ufff9-\ufffb"
 )
-JOINERS = "\u200c\u200d\ufe00-\ufe0f"
+JOINERS = "\u180e\u200c\u200d\ufe00-\ufe0f"
 """Joiners and variation selectors, which emoji and many scripts need, but not these letters."""
+ALPHABETS = "A-Za-z\u00c0-\u058f\u1e00-\u1fff"
 
-INVISIBLE = re.compile(f"[{HIDDEN}]|(?<=[A-Za-z\u00c0-\u058f\u1e00-\u1fff])[{JOINERS}]")
+INVISIBLE = re.compile(f"[{HIDDEN}]|(?<=[{ALPHABETS}])[{JOINERS}](?![^{ALPHABETS}])")
 """Invisible characters, which make a word a different one."""
 
 MAY_BE_FOUND = re.compile(rf"[<\[@{HIDDEN}{JOINERS}]")
 """Is in each symbol and each word with an invisible character. One class is fast in long texts."""
 
-UNSPLIT = re.compile(r"""\w[.,;:?!]+["'”’»)\]}]*$""")
+UNSPLIT = re.compile(r"""\w[.,;:?!।。؟]+["'”’“»«‹›)\]}]*$""")
 """The end of a token that is probably several."""
 
 RAW_SPLITS = "; raw=True, or --raw of the command, splits English text into tokens"
@@ -102,17 +103,18 @@ KINDS = {
     ),
     "symbols": Kind(
         "{n:,} of {of:,} tokens are symbols of other programs, such as {examples}, and are read as "
-        "words, or <S> and </S> as sentence boundaries; remove them from the text, because the "
-        "biLM adds boundaries and handles unknown words itself"
+        "words (<S> and </S> as sentence boundaries); remove them, because the biLM adds "
+        "boundaries and handles unknown words itself, or write the - , . of @-@ @,@ @.@"
     ),
     "invisible characters": Kind(
         "{n:,} of {of:,} tokens contain an invisible character, which makes them different words, "
-        "such as {character} in {examples}; remove it from the text"
+        "such as {character} in {examples}; remove it, or write a space if it separates words"
     ),
     "cut words": Kind(
         "{n:,} of {of:,} tokens ({percent:.1f} %) are longer than {limit} and are cut, such as "
-        "{examples}{equal}; in text without spaces, such as Chinese, words have to be separated by "
-        "spaces first, and the tokens of a protein are its letters: [list(protein)]",
+        "{examples}{equal}; a model that was trained with a larger max_characters_per_token reads "
+        "more; words of text such as Chinese have to be separated by spaces first, and the tokens "
+        "of a protein are its letters: [list(protein)]",
         share=0.01,
         least=N_EXAMPLES,
     ),
@@ -129,11 +131,16 @@ KINDS = {
     ),
     "other words": Kind(
         "in {n:,} of {of:,} rows, the span is no form of the word in the column word, such as "
-        "{examples}{hint}"
+        "{examples}{hint}",
+        share=0.2,
+    ),
+    "listed words": Kind(
+        "{n:,} of {of:,} listed forms contain an invisible character, and are not found in other "
+        "text, such as {examples}"
     ),
     "divided documents": Kind(
-        "documents: {n:,} labels occur again after another one, such as {examples}, where a new "
-        "document begins; sort the sentences by document to read them as one"
+        "documents: a new document begins where a label occurs again after another one, such as "
+        "{examples}; sort the sentences by document to read them as one"
     ),
     "no token": Kind("{examples}: expected sentences, found no token"),
 }
@@ -169,6 +176,7 @@ class Advice:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
+        self.has_characters = False  # of the whole text, also of what is not embedded
         self._findings: dict[str, Finding] = {}
         self._long: dict[bytes | str, str] = {}
 
@@ -221,10 +229,11 @@ class Advice:
         self, sentences: Sequence[Sequence[str]], knows: Callable[[str], bool] = lambda _: False
     ) -> None:
         """Add symbols of other programs and words with invisible characters, but known words."""
-        text = "\n".join(map(" ".join, sentences))
-        words = list(chain.from_iterable(sentences)) if MAY_BE_FOUND.search(text) else []
-        odd = [x for x in words if MAY_BE_FOUND.search(x) and (x in BOUNDARIES or not knows(x))]
-        self.of_odd_words(Counter(odd), sum(map(len, sentences)))
+        text, odd = "\n".join(map(" ".join, sentences)), Counter[str]()
+        if MAY_BE_FOUND.search(text):
+            words = filter(MAY_BE_FOUND.search, chain.from_iterable(sentences))
+            odd.update(x for x in words if x in BOUNDARIES or not knows(x))
+        self.of_odd_words(odd, sum(map(len, sentences)))
 
     def of_odd_words(self, counts: dict[str, int], n_words: int) -> None:
         """As `of_characters`, of those words among `n_words` that `MAY_BE_FOUND` matches."""
@@ -238,12 +247,14 @@ class Advice:
 
     def of_lines(self, counts: Sequence[int], hint: str) -> None:
         """
-        Add lines that begin within a sentence, in text whose sentences begin with capital letters.
+        Add lines that begin within a sentence, in text whose sentences begin with capital letters,
+        and whose other lines do not.
         `counts`: the numbers of lines, by twice whether the line before ends without final
         punctuation, plus whether the line begins in lower case.
         """
-        after_end, lower_after_end, _, n_wrapped = counts
-        n = int(n_wrapped) if lower_after_end < after_end else 0
+        upper_after_end, lower_after_end, upper_within, n_wrapped = counts
+        is_wrapped = lower_after_end < upper_after_end and upper_within < n_wrapped
+        n = int(n_wrapped) if is_wrapped else 0
         self.find("wrapped lines", n, int(sum(counts)), hint=hint)
 
     def of_unknown_words(
@@ -264,7 +275,7 @@ class Advice:
 
 def ends_sentence(line: str) -> bool:
     """Whether a line ends in final punctuation, which quotes and brackets may follow."""
-    return line.rstrip(" \t\r\n\"'”’»)]}*_").endswith((".", "!", "?", ":", ";", "…"))
+    return line.rstrip(" \t\r\n\"'`”’“»«‹›)]}*_").endswith(tuple(".!?:;…।。؟"))
 
 
 _current: ContextVar[Advice | None] = ContextVar("_current", default=None)
@@ -288,14 +299,22 @@ def collected(own: Advice) -> Iterator[Advice]:
 @contextmanager
 def advised(own: Advice | None = None) -> Iterator[Advice]:
     """
-    One call, which at its end says what was found, unless it is part of another call, or raises an
-    error. `own`: what several calls say together. Also a decorator.
+    One call, which says what was found when it ends or is interrupted, but not after an error, and
+    not if it is part of another call, unless it has its `own` advice. Also a decorator.
     """
-    if around := _current.get():
+    around = _current.get()
+    if around and own is None:
         yield around
         return
-    with collected(own or Advice()) as found:
-        yield found
+    found = own or Advice()
+    try:
+        with collected(found):
+            yield found
+    except Exception:
+        raise
+    except BaseException:
+        found.say()
+        raise
     found.say()
 
 
@@ -306,18 +325,21 @@ def in_one_call(work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[An
     """
     around, iterator, end = _current.get(), iter(items), object()
     own = around or Advice()
-    while True:
-        with collected(own):
-            if (item := next(iterator, end)) is not end:
-                result = work(item)
-        if item is end:
-            break
-        yield result
+    try:
+        while True:
+            with collected(own):
+                if (item := next(iterator, end)) is not end:
+                    result = work(item)
+            if item is end:
+                break
+            yield result
+    except GeneratorExit:  # the user does not need the rest
+        pass
     if around is None:
         own.say()
 
 
-OF_PROCESS = Advice()
+OF_PROCESS = Advice("so far")
 """For components, which read one batch after another and do not know where a text ends."""
 
 

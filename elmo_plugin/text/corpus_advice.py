@@ -31,7 +31,7 @@ def advise_of_corpus(corpus: EncodedCorpus, name: str, max_characters_per_token:
         advice.of_lines(by_kind, "for training, ")
         unsplit = last[_which(words, last, UNSPLIT.search)]
         examples = [repr(words[rank]) for rank in dict.fromkeys(unsplit[:100].tolist())]
-        hint = "; text for training is divided into sentences and tokens before"
+        hint = "; divide text for training into sentences and tokens first"
         advice.find("unsplit sentences", len(unsplit), len(last), examples, hint=hint)
 
 

@@ -24,7 +24,7 @@ Span = tuple[int, int]
 COUNTED: dict[str, Callable[[str, int, int], Span]] = {
     "in UTF-16": lambda text, *span: tuple(len(text[:k].encode("utf-16-le")) // 2 for k in span),
     "in bytes of UTF-8": lambda text, *span: tuple(len(text[:k].encode()) for k in span),
-    "from 1,": lambda _, start, end: (start + 1, end + 1),
+    "from 1;": lambda _, start, end: (start + 1, end + 1),
     "with the end included": lambda _, start, end: (start, end - 1),
     "from 1 and with the end included": lambda _, start, end: (start + 1, end),
 }
@@ -104,4 +104,4 @@ def test_another_word_in_the_column(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert message.startswith(
         "in 3 of 4 rows, the span is no form of the word in the column word, such as 'near' under "
     )
-    assert "probably counted from 1, " in message
+    assert "probably counted from 1; " in message

@@ -73,7 +73,7 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
     def tokens_to_indices(self, tokens: list[Token], vocabulary: Vocabulary) -> IndexedTokenList:
         length, words = self.max_characters_per_token, [one_token(x.ensure_text()) for x in tokens]
         OF_PROCESS.of_cut_words(words, len(words), WordLimit(length - 2))
-        OF_PROCESS.of_characters([words])
+        OF_PROCESS.of_characters([words], self._added.__contains__)
         OF_PROCESS.say()
         return {"elmo_tokens": [self._added.get(w) or word_to_characters(w, length) for w in words]}
 
