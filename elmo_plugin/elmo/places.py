@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from elmo_plugin.text.advice import RAW_SPLITS, current
+from elmo_plugin.text.advice import current
+from elmo_plugin.text.advice_kinds import RAW_SPLITS
 
 Span = tuple[int, int]
 

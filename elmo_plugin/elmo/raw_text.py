@@ -13,7 +13,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from elmo_plugin.checks import needed
-from elmo_plugin.text.advice import N_EXAMPLES, SYMBOL, current, ends_sentence
+from elmo_plugin.text.advice import SYMBOL, current, ends_sentence
+from elmo_plugin.text.advice_kinds import N_EXAMPLES
 
 STRAIGHT = str.maketrans("“”‘’", "\"\"''")
 """Quotes and apostrophes as in nearly all of the text. Each is one character, as before."""

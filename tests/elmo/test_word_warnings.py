@@ -23,7 +23,8 @@ from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data import token_indexer
 from elmo_plugin.text import advice as advice_module
-from elmo_plugin.text.advice import MANY_UNKNOWN, Advice, advised
+from elmo_plugin.text.advice import Advice, advised
+from elmo_plugin.text.advice_kinds import MANY_UNKNOWN
 from elmo_plugin.text.characters import WordLimit, words_to_characters
 from tests.conftest import ROOT, Said
 from tests.formats.test_elmoformanylangs import write_model
