@@ -262,7 +262,7 @@ def test_the_wheel_works_in_an_empty_folder(wheel: Path, tmp_path: Path) -> None
     np.testing.assert_allclose(np.load(empty / "vectors.npy"), expected, atol=1e-5)
     (empty / "text").write_text("He threw the stick .\n")
     score = [python, "-m", "elmo_plugin", "score", "text", "--pretrained", "small"]
-    assert run_alone(*score, folder=empty).stdout.splitlines()[4].startswith("0,3,stick,True,-")
+    assert run_alone(*score, folder=empty).stdout.splitlines()[4].startswith("0,3,stick,TRUE,-")
     vectors = [python, "-m", "elmo_plugin", "elmo", "text", "out", "--all", "--pretrained", "small"]
     run_alone(*vectors, folder=empty)
     with h5py.File(empty / "out") as file:
