@@ -295,7 +295,8 @@ class Elmo(BiLMLayers):
         outer = tokens.shape[:-2]
         limit = self.bilm.token_encoder.word_limit
         words = long_words(tokens, limit)
-        if words or tokens.device.type == "cpu":  # elsewhere, counting tokens takes time
+        # Elsewhere, the CPU would wait for the number of tokens, and a program has no such number.
+        if words or (tokens.device.type == "cpu" and not torch.compiler.is_exporting()):
             OF_PROCESS.of_cut_words(words, int(tokens[..., 0].count_nonzero()), limit)
             OF_PROCESS.say()
         flat = self.bilm.resize_characters(tokens.flatten(0, -3))
