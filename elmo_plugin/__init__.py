@@ -12,10 +12,11 @@ AllenNLP.
 """
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel
+from elmo_plugin.lazy import lazily
 from elmo_plugin.text.advice import TextWarning
 from elmo_plugin.version import VERSION as __version__
 
@@ -23,15 +24,7 @@ if TYPE_CHECKING:
     from elmo_plugin.adapters.allennlp_09 import ElmoEmbedder
 
 __all__ = ["Elmo", "ElmoEmbedder", "LanguageModel", "TextWarning", "__version__"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import `ElmoEmbedder` when it is used, because it also needs what reads text."""
-    if name == "ElmoEmbedder":
-        from elmo_plugin.adapters.allennlp_09 import ElmoEmbedder
-
-        return ElmoEmbedder
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, {"ElmoEmbedder": "adapters.allennlp_09"})
 
 
 if "allennlp" in sys.modules:

@@ -21,7 +21,7 @@ from benchmarks.gpu.page import page
 from benchmarks.gpu.step import Sizes
 from benchmarks.measure import Record, progress
 from benchmarks.settings import PUBLISHED, PUBLISHED_FILTERS, QUICK, SMALL, blocks, options_of
-from elmo_plugin.elmo.sentences import DEVICE_TOKENS, MAX_TOKENS
+from elmo_plugin.elmo.layers import DEVICE_TOKENS, MAX_TOKENS
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.ops import backend, lstm, softmax
 

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import check_choice, check_count, device_named
-from elmo_plugin.elmo.dump import DumpSettings, dump
+from elmo_plugin.elmo.dump import DumpSettings, dump, line_rows
 from elmo_plugin.elmo.elmo import CHOICES, Elmo
-from elmo_plugin.elmo.results import sentence_lines
-from elmo_plugin.elmo.sentences import groups, lists_of_tokens
 from elmo_plugin.formats.find import PRETRAINED, File
 from elmo_plugin.text.advice import in_one_call
+from elmo_plugin.text.forms import lists_of_tokens
+from elmo_plugin.text.lines import numbered_lines
+from elmo_plugin.text.sentence import groups
 
 DEFAULT_OPTIONS_FILE = f"{PRETRAINED}small"
 DEFAULT_WEIGHT_FILE = None
@@ -113,5 +114,5 @@ class ElmoEmbedder:
             use_sentence_keys=use_sentence_keys,
         )
         with input_file:
-            lines = sentence_lines(input_file, getattr(input_file, "name", "input_file"))
-            dump(self.elmo_bilm, lines, output_file_path, settings)
+            lines = numbered_lines(input_file, getattr(input_file, "name", "input_file"))
+            dump(self.elmo_bilm, line_rows(lines), output_file_path, settings)

@@ -8,7 +8,7 @@ import numpy as np
 
 from elmo_plugin.adapters import check_has_one_vector, load_model, missing
 from elmo_plugin.checks import fail, shown
-from elmo_plugin.elmo.sentences import is_table, named_rows, tokens_of
+from elmo_plugin.text.forms import is_table, named_rows, tokens_of
 
 try:
     from sklearn import base

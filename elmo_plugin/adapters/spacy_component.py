@@ -18,8 +18,8 @@ import numpy as np
 
 from elmo_plugin.adapters import check_has_one_vector, load_model, missing
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.sentences import groups
 from elmo_plugin.text.characters import one_token
+from elmo_plugin.text.sentence import groups
 
 try:
     from thinc.api import Model, Shim

@@ -1,7 +1,7 @@
 """Arguments that several commands have: the text, the biLM, the device, and files to write."""
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
@@ -10,15 +10,15 @@ from elmo_plugin.checks import MOST, InputError, device_named, fail, shown
 from elmo_plugin.commands.streams import standard_input
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.raw_text import RUNNING, check_wrapped
-from elmo_plugin.elmo.results import Line, check_no_results, running_lines, sentence_lines
+from elmo_plugin.elmo.results import check_no_results
 from elmo_plugin.files.atomic_write import check_can_write
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.find import KEYS, NAMES_OF_A_BILM, File, find_bilm, one_bilm
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS
 from elmo_plugin.pretrained import pretrained_names
 from elmo_plugin.text.advice import Advice, collected
-from elmo_plugin.text.lines import TABLE_NAME, read_lines
+from elmo_plugin.text.lines import TABLE_NAME, numbered_lines, read_lines
+from elmo_plugin.text.raw_text import RUNNING, check_wrapped
 from elmo_plugin.text.tables import read_table
 
 PLUGIN_ADDRESSES = ("docs://", "task://")
@@ -110,10 +110,13 @@ def readable(path: str) -> str:
     return path
 
 
-def text_lines(args: argparse.Namespace, file: Path | BinaryIO, name: str) -> Iterator[Line]:
+def text_lines(
+    args: argparse.Namespace, file: Path | BinaryIO, name: str
+) -> Iterator[tuple[int, str]]:
     """
-    The lines of a text or, with --running-text, its sentences, of the shard; or the sentences of a
-    table, for which `--running-text` and `--documents` raise an `InputError`.
+    The numbers and the text of the lines of a text, or of the sentences of a table, of the shard,
+    or of all lines of running text. For a table, `--running-text` and `--documents` raise an
+    `InputError`.
     """
     texts, documents = read_lines(file, name), getattr(args, "documents", False)
     if TABLE_NAME.fullmatch(name):
@@ -121,19 +124,23 @@ def text_lines(args: argparse.Namespace, file: Path | BinaryIO, name: str) -> It
             fail("--documents" if documents else "--running-text", "a text, not a table", name)
         texts = (sentence for _, sentence in read_table(file, name, ["sentence"]))
     elif args.raw == RUNNING:
-        return running_lines(texts, *args.shard)
+        return enumerate(texts)
     elif args.raw:
         texts = check_wrapped(texts)
-    return sentence_lines(texts, name, documents, *args.shard)
+    return numbered_lines(texts, name, documents, *args.shard)
 
 
-def count_lines(file: Path | BinaryIO, lines: Iterable[Line]) -> int | None:
+def count_lines(args: argparse.Namespace, file: Path | BinaryIO, name: str) -> int | None:
     """
-    The number of `lines` of a file, which finds a blank one before hours of work. `None` for a
-    pipe, which can be read only once. What is found in the text is said when it is read again.
+    The number of `text_lines`, which finds a blank one before hours of work. `None` for a pipe,
+    which can be read only once, and for running text, whose lines are no sentences. What is found
+    in the text is said when it is read again.
     """
+    if not isinstance(file, Path) or not file.is_file():
+        return None
     with collected(Advice()):
-        return sum(1 for _ in lines) if isinstance(file, Path) and file.is_file() else None
+        n_lines = sum(1 for _ in text_lines(args, file, name))
+    return None if args.raw == RUNNING else n_lines
 
 
 def check_output_file(argument: str, file: str) -> None:

@@ -1,7 +1,6 @@
 """The command `elmo`: the vectors of a text in the layout of AllenNLP 0.9."""
 
 import argparse
-from collections.abc import Iterator
 
 from elmo_plugin.checks import check_count, fail, optional_count
 from elmo_plugin.commands.arguments import (
@@ -15,9 +14,11 @@ from elmo_plugin.commands.arguments import (
     text_file,
     text_lines,
 )
-from elmo_plugin.elmo.dump import NPY, DumpSettings, dump
+from elmo_plugin.elmo.dump import NPY, DumpSettings, dump, line_rows
 from elmo_plugin.elmo.elmo import POOLS
-from elmo_plugin.elmo.results import PART_SENTENCES, Line
+from elmo_plugin.elmo.results import PART_SENTENCES
+from elmo_plugin.text.forms import text_rows
+from elmo_plugin.text.sentence import tokens_of_row
 
 DESCRIPTION = """
 Writes the ELMo vectors of a text, one sentence per line, to an HDF5 file, with the options and
@@ -104,11 +105,9 @@ def run(args: argparse.Namespace) -> None:
         raw=args.raw,
     )
 
-    def lines() -> Iterator[Line]:
-        for line in text_lines(args, file, name):
-            if args.raw:
-                row = line.raw
-                line = Line(line.number, " ".join(row.tokens), sentence=row.sentence)
-            yield line
-
-    dump(elmo, lines(), args.output_file, settings, count_lines(file, text_lines(args, file, name)))
+    numbered = text_lines(args, file, name)
+    lines = line_rows(numbered)
+    if args.raw:
+        rows = text_rows(numbered, args.raw, shard=args.shard)
+        lines = ((" ".join(tokens_of_row(row)), row) for row in rows)
+    dump(elmo, lines, args.output_file, settings, count_lines(args, file, name))

@@ -5,7 +5,6 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,13 @@ from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.elmo.documents import document_groups, documents_in
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.elmo.pairs import pair_accuracies, pair_scores
-from elmo_plugin.elmo.raw_text import RUNNING, raw_facts
-from elmo_plugin.elmo.results import PART_SENTENCES, Line, join_files, write_results
+from elmo_plugin.elmo.results import PART_SENTENCES, join_files, write_results
 from elmo_plugin.elmo.scores import column_names, score_columns
-from elmo_plugin.elmo.sentences import groups
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.text.forms import text_rows
+from elmo_plugin.text.raw_text import RUNNING, raw_facts
+from elmo_plugin.text.sentence import Row, groups
 from elmo_plugin.text.text_files import find_files
 
 DESCRIPTION = """
@@ -112,16 +112,16 @@ def run(args: argparse.Namespace) -> None:
     _check_text_arguments(args)
     name, file = text_file("text", args.text)
     model = _load(args)
-    lines = partial(text_lines, args, file, name)
+    rows = text_rows(text_lines(args, file, name), args.raw, shard=args.shard)
     if args.output_file is None:
-        texts = (_scored(model, own, args) for own in _groups(lines(), model, args))
+        texts = (_scored(model, own, args) for own in _groups(rows, model, args))
         print_text(_header(args) + next(texts, ""), end="")
         for text in texts:
             print_text(text, end="")
     else:
-        total = count_lines(file, lines())
+        total = count_lines(args, file, name)
         divide = document_groups if args.documents else groups
-        write_results(_Table(model, args), model, lines(), args.output_file, total, divide)
+        write_results(_Table(model, args), model, rows, args.output_file, total, divide)
 
 
 def _check_text_arguments(args: argparse.Namespace) -> None:
@@ -178,11 +178,11 @@ class _Table:
         self.rounding: dict[str, Any] = {}
         self.part_size = PART_SENTENCES
 
-    def write(self, sentences: list[Line], path: Path, done: Callable[[int], object]) -> None:
+    def write(self, rows: list[Row], path: Path, done: Callable[[int], object]) -> None:
         with path.open("wb") as file:
-            for lines in _groups(sentences, self._model, self._args):
-                file.write(_encoded(_scored(self._model, lines, self._args)))
-                done(len(lines))
+            for group in _groups(rows, self._model, self._args):
+                file.write(_encoded(_scored(self._model, group, self._args)))
+                done(len(group))
 
     def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
         header = _header(self._args).encode()
@@ -190,13 +190,13 @@ class _Table:
 
 
 def _groups(
-    lines: Iterable[Line], model: LanguageModel, args: argparse.Namespace
-) -> Iterator[list[Line]]:
-    """The lines that are scored in one call."""
+    rows: Iterable[Row], model: LanguageModel, args: argparse.Namespace
+) -> Iterator[list[Row]]:
+    """The rows that are scored in one call."""
     if args.documents:
-        return document_groups(lines, PART_SENTENCES)
+        return document_groups(rows, PART_SENTENCES)
     # Under `carry` each sentence continues from the one before it.
-    return groups(lines, 1 if model.initial_state == "carry" else AT_ONCE)
+    return groups(rows, 1 if model.initial_state == "carry" else AT_ONCE)
 
 
 def _header(args: argparse.Namespace) -> str:
@@ -205,24 +205,22 @@ def _header(args: argparse.Namespace) -> str:
     return _csv([names]) if args.format == "csv" else ""
 
 
-def _scored(model: LanguageModel, lines: list[Line], args: argparse.Namespace) -> str:
-    """The output for some lines of the text."""
-    sentences: list[Any] = [line.raw if args.raw else line.tokens for line in lines]
-    own: dict[str, list[int]] = {}  # columns with a number for each line
+def _scored(model: LanguageModel, rows: list[Row], args: argparse.Namespace) -> str:
+    """The output for some rows of the text."""
+    own: dict[str, list[int]] = {}  # columns with a number for each row
     if args.raw == RUNNING:
-        own["line"] = [line.running.line for line in lines if line.running]
+        own["line"] = [row[0].line for row in rows]
     if args.documents:
-        own["document"] = [x[0].number for x in documents_in(lines) for _ in x]
+        own["document"] = [x[0][0].row for x in documents_in(rows) for _ in x]
     scores = model.score(
-        sentences,
+        rows,
         args.entropy,
         args.base,
-        raw=bool(args.raw),
         documents=own.get("document"),
         rank=args.rank,
         unknown_missing=args.unknown_missing,
     )
-    numbers = [line.number for line in lines]
+    numbers = [row[0].row for row in rows]
     if args.format == "csv":
         columns = score_columns(scores, numbers)
         for name, values in own.items():

@@ -11,25 +11,25 @@ from torch import Tensor
 
 from elmo_plugin.checks import fail, is_whole
 from elmo_plugin.elmo.layers import BiLMLayers
-from elmo_plugin.elmo.raw_text import Row
-from elmo_plugin.elmo.sentences import batches_by_length, by_row, groups, named_rows
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.text.advice import current
+from elmo_plugin.text.forms import named_rows
+from elmo_plugin.text.sentence import Row, batches_by_length, by_row, groups
 
 MOST_DOCUMENTS = 256
 """Number of documents that are read side by side, to bound the memory of their states."""
 
 
-def documents_in(lines: Iterable[Any]) -> Iterator[list[Any]]:
+def documents_in(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """The lines of each document, between which the numbers of blank lines are missing."""
-    for _, document in groupby(enumerate(lines), key=lambda pair: pair[1].number - pair[0]):
-        yield [line for _, line in document]
+    for _, document in groupby(enumerate(rows), key=lambda pair: pair[1][0].row - pair[0]):
+        yield [row for _, row in document]
 
 
-def document_groups(lines: Iterable[Any], size: int) -> Iterator[list[Any]]:
+def document_groups(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
     """Divide lines into lists of whole documents, which end when they have `size` lines."""
-    group: list[Any] = []
-    for document in documents_in(lines):
+    group: list[Row] = []
+    for document in documents_in(rows):
         group += document
         if len(group) >= size:
             yield group
@@ -67,7 +67,7 @@ def read_documents(
     the `initial_state`, under `carry` with zeros, and the model's own carried state stays.
     """
     most = model.max_tokens(max_tokens)
-    sentences = model.checked_sentences(rows)
+    sentences = model.checked_tokens(rows)
     # Documents of equal length end together, so that batches stay large.
     for group in groups(sorted(documents, key=len, reverse=True), MOST_DOCUMENTS):
         start = model.bilm.initial_state(model.initial_state, len(group))

@@ -16,11 +16,11 @@ import numpy as np
 
 from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.raw_text import Row, raw_facts
-from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, Line, join_files, write_results
-from elmo_plugin.elmo.sentences import batches_by_length, groups
+from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, join_files, write_results
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
 from elmo_plugin.text.advice import advised
+from elmo_plugin.text.raw_text import raw_facts
+from elmo_plugin.text.sentence import Row, Sentence, batches_by_length, groups
 
 NPY = ".npy"
 """The ending of NumPy's files."""
@@ -56,7 +56,7 @@ class DumpSettings:
 @advised()
 def dump(
     elmo: Elmo,
-    lines: Iterable[Line],
+    lines: Iterable[tuple[str, Row]],
     out: str | os.PathLike,
     settings: DumpSettings,
     total: int | None = None,
@@ -64,7 +64,8 @@ def dump(
     """
     Compute and write the vectors of a text, or resume an interrupted dump.
 
-    `lines`: a text without empty sentences. With `carry` they are read in order; otherwise the
+    `lines`: the name of each line in `sentence_to_index`, and its sentences, none of which is
+    empty. With `carry` they are read in order; otherwise the
     sentences of a part are sorted by length. `out`: HDF5 file to write, or with `pool` a file whose
     name ends in `NPY`, with an array of shape `(N, 2P)`, or `(N, L + 1, 2P)` for all layers, in the
     order of the text. `total`: see `write_results`.
@@ -75,6 +76,12 @@ def dump(
     is_matrix = settings.pool is not None and str(out).endswith(NPY)
     results = (_Matrix if is_matrix else _Vectors)(elmo, out, settings)
     write_results(results, elmo, results.indexed(lines), out, total)
+
+
+def line_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, Row]]:
+    """Numbered lines of tokens, as `dump` reads them."""
+    for number, text in lines:
+        yield text.lstrip(), [Sentence(text.split(), number)]
 
 
 class _Vectors:
@@ -105,44 +112,45 @@ class _Vectors:
             self.part_size = n_batches * self._batch_size
             self.facts |= self.rounding  # which then says which sentence a row continues
 
-    def indexed(self, lines: Iterable[Line]) -> Iterator[Line]:
-        """The lines, which are indexed as they are read."""
-        for line in lines:
+    def indexed(self, lines: Iterable[tuple[str, Row]]) -> Iterator[Row]:
+        """The sentences of the lines, which are indexed as they are read."""
+        for name, row in lines:
             if self._settings.use_sentence_keys or not self._settings.forget_sentences:
-                self._index[line.text.lstrip()] = line.number
-            yield line
+                self._index[name] = row[0].row
+            yield row
 
-    def write(self, sentences: list[Line], path: Path, done: Callable[[int], object]) -> None:
+    def write(self, rows: list[Row], path: Path, done: Callable[[int], object]) -> None:
         with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
-            for places, vectors in self._read(sentences):
+            for places, vectors in self._read(rows):
                 for place, numbers in zip(places, vectors):
-                    file.create_dataset(str(sentences[place].number), data=numbers)
+                    file.create_dataset(str(rows[place][0].row), data=numbers)
                 disk.check()
                 done(len(places))
 
-    def _read(self, sentences: list[Line]) -> Iterator[tuple[list[int], list[np.ndarray]]]:
-        """The indices of the sentences of each batch, and their vectors as they are stored."""
+    def _read(self, rows: list[Row]) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+        """The indices of the rows of each batch, and their vectors as they are stored."""
         settings = self._settings
-        self._elmo.cache_words({word for line in sentences for word in line.tokens})
-        for places in self._batches(sentences):
-            batch = [sentences[place] for place in places]
-            rows = [Row(line.tokens, sentence=line.sentence) for line in batch]
-            whole = self._elmo.embed_rows(rows, settings.layer, pool=settings.pool, max_tokens=MOST)
+        self._elmo.cache_words({word for row in rows for x in row for word in x.tokens})
+        for places in self._batches(rows):
+            batch = [rows[place] for place in places]
+            options = {"pool": settings.pool, "max_tokens": MOST}
+            whole = self._elmo.embed_rows(batch, settings.layer, **options)
             with np.errstate(over="ignore"):
                 vectors = [x.astype(settings.dtype) for x in whole]
-            for line, x, stored in zip(batch, whole, vectors):
+            for row, x, stored in zip(batch, whole, vectors):
                 if not np.isfinite(stored).all():
                     raise InputError(
-                        f"line {line.number + 1}: expected numbers that {settings.dtype} can "
+                        f"line {row[0].row + 1}: expected numbers that {settings.dtype} can "
                         f"hold, found {np.abs(x).max():.3g} in its vectors"
                     )
             yield places, vectors
 
-    def _batches(self, lines: list[Line]) -> Iterable[list[int]]:
+    def _batches(self, rows: list[Row]) -> Iterable[list[int]]:
         size = self._batch_size
         if self._elmo.initial_state == "carry":
-            return groups(range(len(lines)), size)
-        return batches_by_length([len(line.tokens) for line in lines], size * ORDINARY_LENGTH)
+            return groups(range(len(rows)), size)
+        lengths = [sum(len(x.tokens) for x in row) for row in rows]
+        return batches_by_length(lengths, size * ORDINARY_LENGTH)
 
     def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
         has_sentence_keys = self._settings.use_sentence_keys
@@ -185,12 +193,12 @@ class _Matrix(_Vectors):
         none = self._elmo.embed([], self._settings.layer, pool=self._settings.pool)
         return np.empty((n_rows, *none.shape[1:]), self._settings.dtype)
 
-    def write(self, sentences: list[Line], path: Path, done: Callable[[int], object]) -> None:
-        rows = self._empty(len(sentences))
-        for places, vectors in self._read(sentences):
-            rows[places] = vectors
+    def write(self, rows: list[Row], path: Path, done: Callable[[int], object]) -> None:
+        matrix = self._empty(len(rows))
+        for places, vectors in self._read(rows):
+            matrix[places] = vectors
             done(len(places))
-        path.write_bytes(rows.data)
+        path.write_bytes(matrix.data)
 
     def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
         files, row = list(parts), self._empty(1)

@@ -27,15 +27,6 @@ from elmo_plugin.checks import (
 )
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
-from elmo_plugin.elmo.raw_text import FIRST_WORDS, Row
-from elmo_plugin.elmo.sentences import (
-    PART_BATCHES,
-    PART_TOKENS,
-    by_row,
-    parts,
-    split_row,
-    token_rows,
-)
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.build import FoundBiLM, check_size
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
@@ -45,8 +36,20 @@ from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.advice import OF_PROCESS, advised, in_one_call
 from elmo_plugin.text.characters import long_words
+from elmo_plugin.text.forms import rows_in, rows_of
+from elmo_plugin.text.raw_text import FIRST_WORDS
+from elmo_plugin.text.sentence import Row, by_row, parts
 
 logger = logging.getLogger(__name__)
+
+PART_TOKENS = 16_384
+"""
+Number of tokens whose vectors `Elmo.stream` has in memory at a time on a CPU: 64 MiB at the paper's
+2P = 1024. Sentences of several batches have little padding when they are sorted by length.
+"""
+
+PART_BATCHES = 4
+"""Least number of batches of such a part, for which it may have more tokens."""
 
 MOST_MIXES = 1000
 
@@ -358,8 +361,8 @@ class Elmo(BiLMLayers):
             Whether to read raw English text, such as `"It isn't easy."`: a string, or strings in a
             list or anything else. Each is split into sentences, and these into tokens as in the
             text of the models in the package. The sentences of a string are read apart, and their
-            vectors follow one another. `raw_text.split_tokens` gives the tokens, their places and
-            sentences. Needs the packages nltk and nupunkt.
+            vectors follow one another. `split_tokens` of `elmo_plugin.text` gives the tokens, their
+            places and sentences. Needs the packages nltk and nupunkt.
         max_tokens : `int`, optional
             The most tokens to read at once, including padding and boundaries, by default 2,048 on a
             CPU and 16,384 on other devices. More take more memory. With `carry` all sentences are
@@ -381,7 +384,7 @@ class Elmo(BiLMLayers):
             If the sentences have another form, if the layer or pool does not exist, or with `carry`
             if one of several raw texts has several sentences.
         """
-        rows, is_single = token_rows(sentences, raw)
+        rows, is_single = rows_of(sentences, raw)
         options = {"pool": pool, "max_tokens": max_tokens, "progress": progress}
         vectors = self.embed_rows(rows, layer, as_tensors, **options)
         return vectors[0] if is_single else vectors
@@ -402,7 +405,8 @@ class Elmo(BiLMLayers):
         if pool is not None:
             check_choice("pool", pool, POOLS)
         layer = _check_layer(layer, self.n_layers)
-        n_tokens = [(len(own), len(row.tokens)) for row in rows for own in split_row(row)]
+        sizes = [[len(x.tokens) for x in row] for row in rows]
+        n_tokens = [(own, sum(of_row)) for of_row in sizes for own in of_row]
         of_sentences: list[Any] = [None] * len(n_tokens)
         boundaries = layer == "mix" and self._normalizes
         # A disabled bar would start the thread of tqdm too.
@@ -460,7 +464,7 @@ class Elmo(BiLMLayers):
         if self.initial_state == "carry":
             n_tokens = 1
         embed = partial(self.embed_rows, layer=layer, **options)
-        vectors = chain.from_iterable(in_one_call(embed, parts(sentences, n_tokens, raw)))
+        vectors = chain.from_iterable(in_one_call(embed, parts(rows_in(sentences, raw), n_tokens)))
         total = length_hint(sentences) or None
         yield from tqdm(vectors, total=total, unit=" sentences") if progress else vectors
 

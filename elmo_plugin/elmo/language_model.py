@@ -15,9 +15,7 @@ from elmo_plugin.checks import InputError, check_choice, check_count, check_flag
 from elmo_plugin.elmo.documents import documents_of, read_documents
 from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.elmo.layers import BiLMLayers
-from elmo_plugin.elmo.raw_text import FIRST_WORDS, Row
 from elmo_plugin.elmo.scores import BASES, BY_DIRECTION, DIRECTIONS, SentenceScores, joined_scores
-from elmo_plugin.elmo.sentences import by_row, named_rows, sentences_of, token_rows, tokens_of
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
@@ -26,6 +24,9 @@ from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.ops.softmax import entropies
 from elmo_plugin.text.advice import advised
 from elmo_plugin.text.characters import BEGIN, END, SPECIAL_WORDS, UNKNOWN
+from elmo_plugin.text.forms import named_rows, rows_of, tokens_of
+from elmo_plugin.text.raw_text import FIRST_WORDS
+from elmo_plugin.text.sentence import Row, Sentence, by_row, tokens_of_row
 
 
 class Substitute(NamedTuple):
@@ -180,20 +181,17 @@ class LanguageModel(BiLMLayers):
         base = check_choice("base", base, BASES)
         check_flag("rank", rank)
         check_flag("unknown_missing", unknown_missing)
-        rows, is_single = token_rows(sentences, raw)
+        rows, is_single = rows_of(sentences, raw)
         wanted = base, entropy, rank, unknown_missing
         of_sentences = self._score_rows(rows, wanted, max_tokens, documents)
-        scores = [
-            joined_scores(some)._replace(spans=row.spans, words=row.words, sentence=row.sentence)
-            for row, some in zip(rows, by_row(rows, of_sentences))
-        ]
+        scores = [joined_scores(*x) for x in zip(rows, by_row(rows, of_sentences))]
         return scores[0] if is_single else scores
 
     def _score_rows(
         self, rows: list[Row], wanted: tuple, max_tokens: int | None = None, documents: Any = None
     ) -> list[SentenceScores]:
         """The scores of each sentence of rows. `wanted`: the last arguments of `_scores`."""
-        sentences = sentences_of(rows)
+        sentences = [x.tokens for row in rows for x in row]
         scores: list[Any] = [None] * len(sentences)
         with self.reading():
             for places, top in self._read(rows, max_tokens, documents):
@@ -246,7 +244,7 @@ class LanguageModel(BiLMLayers):
         Perplexities of models with different words cannot be compared, because `<UNK>` counts as a
         word. `sentences`, `raw`: see `Elmo.embed`. `documents`: see `score`.
         """
-        rows, _ = token_rows(sentences, raw)
+        rows, _ = rows_of(sentences, raw)
         some = self._score_rows(rows, ("e", False, False, False), documents=documents)
         if not some:
             fail("sentences", "at least one", sentences)
@@ -294,7 +292,7 @@ class LanguageModel(BiLMLayers):
         """
         base = check_choice("base", base, BASES)
         check_flag("unknown_missing", unknown_missing)
-        rows, is_single = token_rows(prefixes)
+        rows, is_single = rows_of(prefixes)
         expected = "continuations: expected words or phrases"
         continuations = [continuations] if isinstance(continuations, str) else continuations
         given = list(named_rows(continuations, expected))
@@ -310,7 +308,8 @@ class LanguageModel(BiLMLayers):
         flat = list(chain.from_iterable(phrases))
         if (rows and not flat) or not all(flat):
             fail("continuations", "at least one, and words in each", continuations)
-        sentences = [Row(row.tokens + words) for row, own in zip(rows, phrases) for words in own]
+        beginnings = map(tokens_of_row, rows)
+        sentences = [[Sentence(x + end)] for x, own in zip(beginnings, phrases) for end in own]
         alone = range(len(sentences))  # also under `carry`
         scores = self._score_rows(sentences, (base, False, False, unknown_missing), documents=alone)
         sums = iter([x.forward[-1 - len(words) : -1].sum() for x, words in zip(scores, flat)])
@@ -364,8 +363,8 @@ class LanguageModel(BiLMLayers):
         """
         k = check_count("k", k)
         check_choice("direction", direction, DIRECTIONS)
-        rows, is_single = token_rows(sentences, raw)
-        lengths = [len(row.tokens) for row in rows]
+        rows, is_single = rows_of(sentences, raw)
+        lengths = [sum(len(x.tokens) for x in row) for row in rows]
         is_number = is_single and is_whole(targets)
         wanted: Any = [[targets]] if is_number else [targets] if is_single else targets
         if targets is None:
@@ -385,7 +384,7 @@ class LanguageModel(BiLMLayers):
 
     def _contexts(self, rows: list[Row], direction: str) -> list[list[Tensor]]:
         """The vectors that predict the tokens of each row, by direction, each `(n, P)`."""
-        n_tokens = list(map(len, sentences_of(rows)))
+        n_tokens = [len(x.tokens) for row in rows for x in row]
         contexts: list[Any] = [None] * len(n_tokens)
         for places, top in self._read(rows, None):
             for number, b in enumerate(places):
@@ -423,7 +422,7 @@ class LanguageModel(BiLMLayers):
         batches: Any = self.read(rows, max_tokens)
         if documents is not None:
             batches = read_documents(self, rows, documents_of(rows, documents), max_tokens)
-        self.cache_words({word for row in rows for word in row.tokens})
+        self.cache_words({word for row in rows for x in row for word in x.tokens})
         for places, layers, *_ in batches:
             yield places, torch.stack(layers[-1].chunk(2, dim=-1))
 

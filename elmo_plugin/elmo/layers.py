@@ -29,15 +29,6 @@ from elmo_plugin.elmo.frozen import (
     use_one_thread_in_children,
 )
 from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
-from elmo_plugin.elmo.raw_text import FIRST_WORDS, Row, check_language
-from elmo_plugin.elmo.sentences import (
-    DEVICE_TOKENS,
-    MAX_TOKENS,
-    batches_by_length,
-    sentences_of,
-    split_row,
-    token_rows,
-)
 from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_weights
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS, SentenceLayers
@@ -45,6 +36,15 @@ from elmo_plugin.modules.initial_state import CarriesState, owners_of
 from elmo_plugin.ops.private_torch import name_hook
 from elmo_plugin.text.advice import advised, current
 from elmo_plugin.text.characters import sentence_characters
+from elmo_plugin.text.forms import rows_of
+from elmo_plugin.text.raw_text import FIRST_WORDS, check_language
+from elmo_plugin.text.sentence import Row, batches_by_length
+
+MAX_TOKENS = 2048
+"""64 sentences of ordinary length, enough rows for a CPU's matrix products."""
+
+DEVICE_TOKENS = 16_384
+"""The same on other devices, where a step of more rows takes hardly longer."""
 
 
 class BiLMLayers(CarriesState):
@@ -193,14 +193,15 @@ class BiLMLayers(CarriesState):
         B is 1. `sentences`, `raw`: see `Elmo.embed`, except that B is the number of sentences, also
         where a raw text has several. Raises an `InputError` as `Elmo.embed`.
         """
-        return self._characters(self.checked_sentences(token_rows(sentences, raw)[0]))
+        return self._characters(self.checked_tokens(rows_of(sentences, raw)[0]))
 
-    def checked_sentences(self, rows: list[Row]) -> list[list[str]]:
+    def checked_tokens(self, rows: list[Row]) -> list[list[str]]:
         """
-        The sentences of rows. The advice of the call says which of their words are read as others,
-        and whether raw text is for a model of another language than English.
+        The tokens of each sentence of rows. The advice of the call says which of their words are
+        read as others, and whether raw text is for a model of another language than English.
         """
-        sentences, is_raw = sentences_of(rows), any(row.sentence is not None for row in rows)
+        sentences = [x.tokens for row in rows for x in row]
+        is_raw = any(row[0].spans is not None for row in rows)
         advice, knows = current(), self._knows
         words = list(chain.from_iterable(sentences))
         advice.of_cut_words(words, len(words), self.bilm.token_encoder.word_limit)
@@ -240,7 +241,7 @@ class BiLMLayers(CarriesState):
         Raises an `InputError` then if one of several rows has several sentences.
         """
         most = self.max_tokens(max_tokens)
-        sentences = self.checked_sentences(rows)
+        sentences = self.checked_tokens(rows)
         batches: Iterable[list[int]] = batches_by_length(list(map(len, sentences)), most)
         if self.initial_state == "carry":
             batches = _carried_batches(rows)
@@ -270,8 +271,8 @@ class BiLMLayers(CarriesState):
         Raises an `InputError` if there are none or only one, and as `Elmo.embed`.
         """
         batch_size = check_count("batch_size", batch_size)
-        rows, is_single = token_rows(sentences, raw)
-        texts = self.checked_sentences(rows)
+        rows, is_single = rows_of(sentences, raw)
+        texts = self.checked_tokens(rows)
         if len(texts) <= is_single:  # one or none
             other = "one, whose tokens these are" if is_single else "none"
             raise InputError(f"expected several sentences, as a list of lists, found {other}")
@@ -382,14 +383,13 @@ def _before_loading(layers: BiLMLayers, state_dict: dict[str, Any], prefix: str,
 
 def _carried_batches(rows: list[Row]) -> list[list[int]]:
     """The batches under `carry`, as indices of sentences; see `read`."""
-    lengths = [len(split_row(row)) for row in rows]
     if len(rows) == 1:
-        return [[place] for place in range(lengths[0])]
-    for number, n_sentences in enumerate(lengths):
-        if n_sentences > 1:
+        return [[place] for place in range(len(rows[0]))]
+    for number, row in enumerate(rows):
+        if len(row) > 1:
             raise InputError(
                 "initial_state carry: expected one sentence in each of several rows, because a row "
-                f"continues that of the batch before, found {n_sentences} in row {number}; a row "
+                f"continues that of the batch before, found {len(row)} in row {number}; a row "
                 "that is read alone, as by stream or with --batch-size 1, may have several"
             )
     return [list(range(len(rows)))] if rows else []

@@ -15,9 +15,9 @@ from tqdm import tqdm
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.elmo.scores import DIRECTIONS, SentenceScores
-from elmo_plugin.elmo.sentences import groups
 from elmo_plugin.text.advice import advised
 from elmo_plugin.text.lines import read_lines
+from elmo_plugin.text.sentence import groups
 
 ROUNDING = 1e-4
 """Differences in bits below this are ties, because batches of other shapes round differently."""

@@ -14,9 +14,8 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import h5py
 import torch
@@ -25,8 +24,6 @@ from tqdm import tqdm
 from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.frozen import bytes_of
 from elmo_plugin.elmo.layers import BiLMLayers
-from elmo_plugin.elmo.raw_text import Row, RunningSentence, running_text, split_tokens
-from elmo_plugin.elmo.sentences import groups
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum, file_checksum
 from elmo_plugin.files.file_lock import FileLock
@@ -34,57 +31,14 @@ from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
 from elmo_plugin.files.interrupts import replace_output
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.ops.backend import KERNEL_STATUS
+from elmo_plugin.text.sentence import groups
 
 logger = logging.getLogger(__name__)
 
 PART_SENTENCES = 4096
 
-
 COMPUTED_WITH = "computed_with"
 """The attribute of an HDF5 file that says which parts were rounded in which way."""
-
-
-class Line(NamedTuple):
-    """
-    A line of the text, which is a sentence, or a sentence of `running` text. `number`: that of the
-    line or of the sentence, counted from 0. `text`: the tokens with whitespace between them, or
-    raw text. `sentence`: the number of the sentence of each token in a line that was raw text.
-    """
-
-    number: int
-    text: str
-    running: RunningSentence | None = None
-    sentence: list[int] | None = None
-
-    @property
-    def tokens(self) -> list[str]:
-        return self.text.split()
-
-    @property
-    def raw(self) -> Row:
-        """The tokens of raw text."""
-        return self.running.split_tokens() if self.running else split_tokens(self.text)
-
-
-def sentence_lines(
-    texts: Iterable[str], name: str, documents: bool = False, first: int = 0, step: int = 1
-) -> Iterator[Line]:
-    """
-    Every `step`-th of the lines of the text `name` from line `first` on. With `documents`, blank
-    lines divide documents and are left out. Otherwise one raises an `InputError` that names it.
-    """
-    for number, text in islice(enumerate(texts), first, None, step):
-        line = Line(number, text.rstrip())  # raw text has its places from the start of the line
-        if line.text:
-            yield line
-        elif not documents:
-            raise InputError(f"{name}, line {number + 1}: expected a sentence, found an empty line")
-
-
-def running_lines(texts: Iterable[str], first: int = 0, step: int = 1) -> Iterator[Line]:
-    """Every `step`-th sentence of the lines of a running text, from sentence `first` on."""
-    for number, sentence in islice(enumerate(running_text(texts)), first, None, step):
-        yield Line(number, sentence.text, sentence)
 
 
 class Results(Protocol):

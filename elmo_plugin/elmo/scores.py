@@ -9,8 +9,9 @@ import numpy as np
 
 from elmo_plugin.checks import InputError, check_count, fail, named, needed, whole_span
 from elmo_plugin.elmo.places import CheckedPlaces
-from elmo_plugin.elmo.sentences import named_spans
 from elmo_plugin.text.advice import advised
+from elmo_plugin.text.forms import named_spans
+from elmo_plugin.text.sentence import Row, places_of_row
 
 BASES = {2: math.log(2), "e": 1.0}
 """The bases of logarithms, and their natural logarithms."""
@@ -181,14 +182,15 @@ def regions(scores: Any, start: Any, end: Any, after: int = 0) -> np.ndarray:
     return sums if after else sums[:, 0]
 
 
-def joined_scores(some: list[SentenceScores]) -> SentenceScores:
-    """The scores of the sentences of a row as one."""
+def joined_scores(row: Row, some: list[SentenceScores]) -> SentenceScores:
+    """The scores of a row from those of its sentences."""
+    places = places_of_row(row)
     if len(some) == 1:
-        return some[0]
+        return some[0]._replace(**places)
     tokens = [token for x in some for token in x.tokens]
     in_vocabulary = np.concatenate([x.in_vocabulary for x in some])
     own: Any = {name: _joined(name, [getattr(x, name) for x in some]) for name in BY_DIRECTION}
-    return SentenceScores(tokens, in_vocabulary, base=some[0].base, **own)
+    return SentenceScores(tokens, in_vocabulary, base=some[0].base, **own, **places)
 
 
 def _joined(name: str, arrays: Any) -> np.ndarray | None:

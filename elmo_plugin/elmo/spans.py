@@ -6,17 +6,18 @@ starts and ends in it, in characters or in tokens.
 import re
 from bisect import bisect, bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby, tee
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from elmo_plugin.checks import InputError, check_choice, check_flag, fail, whole_span
 from elmo_plugin.elmo.places import CheckedPlaces
-from elmo_plugin.elmo.raw_text import Row
-from elmo_plugin.elmo.sentences import named_rows, named_spans, row_of
+from elmo_plugin.text.forms import is_row, named_rows, named_spans, row_of
+from elmo_plugin.text.sentence import Sentence, places_of_row, tokens_of_row
 
 UNITS = ("characters", "tokens")
 """What the places of spans are counted in."""
@@ -27,25 +28,21 @@ SPLIT_TEXTS = 1024
 
 class Use(NamedTuple):
     """
-    An occurrence of a word or phrase. `word`: its name in the list. `token`: its form in the text,
-    with single spaces between several tokens. `sentence`: the number of the line in its file, or of
-    the sentence in a list, or the label of the row in a pandas Series. `position`: the number of
-    its first token in the sentence. `text`: the tokens of the sentence with single spaces between
-    them. `sentence_in_row`: the number of the sentence in a line or string of raw text. `line`: the
-    number of the line in which the sentence begins, which without running text is `sentence`.
-    Numbers are counted from 0. `control_of`: the listed word whose control `word` is, or an empty
+    An occurrence of a word or phrase: the tokens from `first` to before `last` of a sentence.
+    `word`: its name in the list. `control_of`: the listed word whose control it is, or an empty
     string for a listed word.
     """
 
     word: str
-    token: str
-    file: str
-    sentence: int
-    position: int
-    text: str
-    sentence_in_row: int = 0
-    line: int = 0
+    sentence: Sentence
+    first: int
+    last: int
     control_of: str = ""
+
+    @property
+    def token(self) -> str:
+        """Its form in the text, with single spaces between several tokens."""
+        return " ".join(self.sentence.tokens[self.first : self.last])
 
 
 def embed_spans(
@@ -62,9 +59,9 @@ def embed_spans(
     uses = list(find_spans(spans, unit, raw))
     shape = (elmo.n_layers, elmo.output_dim) if layer == "all" else (elmo.output_dim,)
     vectors = np.empty((len(uses), *shape), dtype=np.float32)
-    uses.sort(key=attrgetter("text"))
-    for use, vector in embedded(elmo, uses, layer, raw, max_tokens=most):
-        vectors[use.sentence] = vector
+    uses.sort(key=_tokens)
+    for use, vector in embedded(elmo, uses, layer, max_tokens=most):
+        vectors[use.sentence.row] = vector
     return vectors
 
 
@@ -75,21 +72,23 @@ def check_state(elmo: Any) -> None:
 
 
 def embedded(
-    elmo: Any, uses: Iterable[Use], layer: str | int, raw: bool = False, **options: Any
+    elmo: Any, uses: Iterable[Use], layer: str | int, **options: Any
 ) -> Iterator[tuple[Use, np.ndarray]]:
     """
-    Uses, each with its vector, the mean over its tokens. A sentence is read once for all uses in it
-    that follow one another. `raw`: whether they are of raw text.
+    Uses, each with its vector, the mean over its tokens. A sentence is read once for all uses in
+    equal sentences that follow one another.
     """
     # The second iterator is ahead by the sentences that the stream embeds at a time.
     uses, ahead = tee(uses)
-    texts = (text.split(" ") for text, _ in groupby(ahead, key=attrgetter("text")))
-    rows = (Row(tokens, sentence=[0] * len(tokens)) if raw else tokens for tokens in texts)
-    vectors = elmo.stream(rows, layer, raw=raw, **options)
-    for (_, of_text), numbers in zip(groupby(uses, key=attrgetter("text")), vectors):
-        for use in of_text:
-            end = use.position + use.token.count(" ") + 1
-            yield use, numbers[..., use.position : end, :].mean(axis=-2)
+    sentences = (next(own).sentence for _, own in groupby(ahead, key=_tokens))
+    vectors = elmo.stream(sentences, layer, **options)
+    for (_, of_sentence), numbers in zip(groupby(uses, key=_tokens), vectors):
+        for use in of_sentence:
+            yield use, numbers[..., use.first : use.last, :].mean(axis=-2)
+
+
+def _tokens(use: Use) -> list[str]:
+    return use.sentence.tokens
 
 
 def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterator[Use]:
@@ -100,33 +99,36 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
     check_choice("unit of the spans", unit, UNITS)
     checked = CheckedPlaces(raw)
     split = lru_cache(SPLIT_TEXTS)(lambda text: row_of("", text, raw))
-    for number, (name, sentence, start, end, *word) in enumerate(rows):
-        is_text = isinstance(sentence, str)
-        given: Any = list(sentence) if isinstance(sentence, Iterator) else sentence
-        row = split(given) if is_text else row_of(name, given, raw)
-        text = given if is_text else " ".join(given)
-        tokens = re.finditer(r"\S+", text if is_text else " ".join("_" * len(x) for x in given))
-        places, size = row.spans or [token.span() for token in tokens], len(text)
-        if unit == "tokens":
-            places, size = [(k, k + 1) for k in range(len(row.tokens))], len(row.tokens)
-        start, end = whole_span(name, unit, start, end, size)
+    for number, (name, given, start, end, *word) in enumerate(rows):
+        value: Any = list(given) if isinstance(given, Iterator) else given
+        row = split(value) if isinstance(value, str) else row_of(name, value, raw)
+        tokens = tokens_of_row(row)
+        if isinstance(value, str):
+            text = written = value
+        else:
+            value = tokens if is_row(value) else value
+            text, written = " ".join(value), " ".join("_" * len(x) for x in value)
+        places = isinstance(value, str) and places_of_row(row).get("spans")
+        if unit == UNITS[1]:
+            places = [(k, k + 1) for k in range(len(tokens))]
+        elif not places:
+            places = [token.span() for token in re.finditer(r"\S+", written)]
+        words = text if unit == UNITS[0] else tokens
+        start, end = whole_span(name, unit, start, end, len(words))
         inside = range(bisect(places, start, key=itemgetter(1)), bisect_left(places, (end,)))
         if not inside or start == end:
             fail(name, "a span with a token", text[start:end])
-        first, last = places[inside[0]][0], places[inside[-1]][1]
-        words = text if unit == UNITS[0] else row.tokens
-        checked.add(name, words, places, (start, end), (first, last), *word)
-        yield _use(number, name, row, inside[0], inside[-1] + 1, *word)
+        whole = places[inside[0]][0], places[inside[-1]][1]
+        checked.add(name, words, places, (start, end), whole, *word)
+        token = " ".join(tokens[inside.start : inside.stop])
+        before = 0  # tokens of the row
+        for sentence in row:
+            first, last = inside.start - before, inside.stop - before
+            before += len(sentence.tokens)
+            if first < len(sentence.tokens):
+                break
+        if last > len(sentence.tokens):
+            raise InputError(f"{name}: expected a span in one sentence, found {token!r} in several")
+        own = replace(sentence, row=number, line=number)
+        yield Use("".join(word) or token, own, first, last)
     checked.end()
-
-
-def _use(number: int, name: str, row: Row, first: int, last: int, word: str = "") -> Use:
-    """The use that is the tokens from `first` to before `last` of a row."""
-    of_sentence = row.sentence or [0] * len(row.tokens)  # in order
-    token = " ".join(row.tokens[first:last])
-    if of_sentence[first] != of_sentence[last - 1]:
-        raise InputError(f"{name}: expected a span in one sentence, found {token!r} in several")
-    in_row = of_sentence[first]
-    begin = bisect_left(of_sentence, in_row)
-    text = " ".join(row.tokens[begin : bisect(of_sentence, in_row)])
-    return Use(word or token, token, "", number, first - begin, text, in_row, number)

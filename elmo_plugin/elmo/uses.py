@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, count, groupby, islice
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from pathlib import Path
 from random import Random
@@ -19,25 +19,17 @@ from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
 from elmo_plugin.elmo.frozen import weights_digest
-from elmo_plugin.elmo.raw_text import RUNNING, check_wrapped, raw_facts, running_text
 from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, write_results
-from elmo_plugin.elmo.sentences import (
-    SPACE,
-    advise_of_words,
-    groups,
-    is_table,
-    labels_of,
-    named_rows,
-    row_of,
-    split_row,
-)
 from elmo_plugin.elmo.spans import Use, check_state, embedded, find_spans
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.advice import INVISIBLE, advised, current
 from elmo_plugin.text.characters import one_token
+from elmo_plugin.text.forms import SPACE, is_table, labels_of, rows_in, text_rows
 from elmo_plugin.text.lines import TABLE_NAME, read_lines
+from elmo_plugin.text.raw_text import RUNNING, check_wrapped, raw_facts
+from elmo_plugin.text.sentence import Sentence, groups
 from elmo_plugin.text.tables import read_table
 from elmo_plugin.text.text_files import find_files
 
@@ -149,44 +141,34 @@ def find_uses(
     advice = current()
     advice.has_characters = True
     sentences = tqdm(_sentences(corpus, raw), unit=" sentences", desc="text")
-    for tokens, file, number, in_row, line in sentences:
+    for sentence in sentences:
+        tokens = sentence.tokens
         if seen is not None:
             seen.update(tokens)
         advice.of_characters([tokens])
         if not beginning_with.keys().isdisjoint(tokens):
-            text = " ".join(tokens)
             for position, token in enumerate(tokens):
                 for own in beginning_with.get(token, ()):
                     if tokens[position : position + len(own)] == own:
-                        form = " ".join(own)
-                        yield Use(forms[form], form, file, number, position, text, in_row, line)
+                        word = forms[" ".join(own)]
+                        yield Use(word, sentence, position, position + len(own))
 
 
-def _sentences(corpus: Any, raw: bool | str) -> Iterator[tuple[list[str], str, Any, int, Any]]:
-    """The tokens, file, number, number in its row and line of each sentence."""
+def _sentences(corpus: Any, raw: bool | str) -> Iterator[Sentence]:
     if not isinstance(corpus, str | os.PathLike):
-        advise_of_words(corpus)
         labels = labels_of(corpus)
         if labels is not None and not labels.is_unique:
             expected = "a different label in each row, as after reset_index(drop=True)"
             fail("corpus", expected, list(labels))
-        rows = named_rows(corpus, "expected the path of a text, or sentences")
-        for label, (name, sentence) in zip(count() if labels is None else labels, rows):
-            for in_row, tokens in enumerate(split_row(row_of(name, sentence, bool(raw)))):
-                yield tokens, "", label, in_row, label
+        expected = "expected the path of a text, or sentences"
+        yield from chain.from_iterable(rows_in(corpus, bool(raw), expected))
         return
     files = find_files(corpus)
     folder = os.path.commonpath([file.parent for file in files])
     for file in files:
-        name = os.path.relpath(file, folder)
-        lines = read_lines(file)
-        if raw == RUNNING:
-            for number, sentence in enumerate(running_text(lines)):
-                yield sentence.split_tokens().tokens, name, number, 0, sentence.line
-            continue
-        for number, line in enumerate(check_wrapped(lines) if raw else lines):
-            for in_row, tokens in enumerate(split_row(row_of("", line, bool(raw)))):
-                yield tokens, name, number, in_row, number
+        lines = check_wrapped(read_lines(file)) if raw is True else read_lines(file)
+        rows = text_rows(enumerate(lines), raw, os.path.relpath(file, folder))
+        yield from chain.from_iterable(rows)
 
 
 def sample(uses: Iterable[Use], most: int, seed: int) -> list[Use]:
@@ -226,12 +208,13 @@ def uses_frame(
     check_flag("raw", raw)
     most, seed = _check_options(elmo, layer, most, seed)
     uses, forms = uses_of(corpus, words, most, seed, raw, ())
-    vectors = embedded(elmo, (_check_storable(use, "a DataFrame") for use in uses), layer, raw)
+    vectors = embedded(elmo, (_check_storable(use, "a DataFrame") for use in uses), layer)
     # Without a sample, the text's own bar shows the progress.
     rows = list(tqdm(vectors, unit=" uses", desc="vectors", disable=most is None))
     if not rows and isinstance(words, str) and words in forms:
         fail("words", "a file of words, or a word of the text", words)
-    return _frame([use for use, _ in rows], [x for _, x in rows], vectors_from(elmo, layer, raw))
+    columns = [_columns(use) for use, _ in rows]
+    return _frame(columns, [x for _, x in rows], vectors_from(elmo, layer, raw))
 
 
 def vectors_from(elmo: Any, layer: str | int, raw: bool | str) -> dict[str, str]:
@@ -274,7 +257,7 @@ def write_uses(
     found, forms = uses_of(corpus, words, most, seed, raw, control_of)
     named = (use._replace(control_of=control_of.get(use.word, "")) for use in found)
     uses = (_check_storable(use, "HDF5") for use in named)
-    by_sentence = groupby(uses, key=attrgetter("file", "sentence", "sentence_in_row"))
+    by_sentence = groupby(uses, key=attrgetter("sentence"))
     is_path = isinstance(corpus, str | os.PathLike)
     results = _Columns(elmo, layer, forms, os.fspath(corpus) if is_path else "corpus", raw)
     chosen = {"control words": digest(repr(controls).encode())} if controls else {}
@@ -295,7 +278,6 @@ class _Columns:
         self._elmo = elmo
         self._name = name
         self._layer = layer
-        self._raw = bool(raw)
         self.attributes = vectors_from(elmo, layer, raw)
         self.of_words = Counter(dict.fromkeys(forms.values(), 0))
         self.facts: dict[str, Any] = {**self.attributes, "words": digest(repr(forms).encode())}
@@ -307,8 +289,8 @@ class _Columns:
             self._create(file)
             for group in groups(sentences, AT_ONCE):
                 own = chain.from_iterable(group)
-                uses, vectors = zip(*embedded(self._elmo, own, self._layer, self._raw))
-                _append(file, (*zip(*uses), np.stack(vectors)))
+                uses, vectors = zip(*embedded(self._elmo, own, self._layer))
+                _append(file, (*zip(*map(_columns, uses)), np.stack(vectors)))
                 disk.check()
                 done(len(group))
 
@@ -345,12 +327,12 @@ def _append(file: h5py.File, columns: Iterable[Any]) -> None:
 
 
 def _check_storable(use: Use, stored_in: str) -> Use:
-    if stored_in == "HDF5" and not isinstance(use.sentence, WHOLE):
-        expected = "whole numbers as labels, as after reset_index(drop=True)"
-        fail("corpus", expected, use.sentence)
-    for column, value in zip(Use._fields, use):
+    row, file = use.sentence.row, use.sentence.file
+    if stored_in == "HDF5" and not isinstance(row, WHOLE):
+        fail("corpus", "whole numbers as labels, as after reset_index(drop=True)", row)
+    for column, value in zip(COLUMNS, _columns(use)):
         if isinstance(value, str) and (match := UNSTORABLE[stored_in].search(value)):
-            line = f"{use.file}, line {use.line + 1}" if use.file else f"sentence {use.sentence}"
+            line = f"{file}, line {use.sentence.line + 1}" if file else f"sentence {row}"
             raise InputError(
                 f"{line}: {column}: expected text that {stored_in} can store, found the character "
                 f"U+{ord(match[0]):04X}"
@@ -358,12 +340,26 @@ def _check_storable(use: Use, stored_in: str) -> Use:
     return use
 
 
+def _columns(use: Use) -> tuple[Any, ...]:
+    """The values of `COLUMNS` except the vector."""
+    x = use.sentence
+    place = x.file, x.row, use.first, x.text, x.in_row, x.line
+    return use.word, use.token, *place, use.control_of
+
+
 COLUMNS: dict[str, np.dtype] = {
-    name: np.dtype("<i8") if kind is int else h5py.string_dtype()
-    for name, kind in Use.__annotations__.items()
+    "word": h5py.string_dtype(),
+    "token": h5py.string_dtype(),
+    "file": h5py.string_dtype(),
+    "sentence": np.dtype("<i8"),
+    "position": np.dtype("<i8"),
+    "text": h5py.string_dtype(),
+    "sentence_in_row": np.dtype("<i8"),
+    "line": np.dtype("<i8"),
+    "control_of": h5py.string_dtype(),
+    VECTOR: np.dtype("<f4"),
 }
-COLUMNS[VECTOR] = np.dtype("<f4")
-"""The type of each column."""
+"""The columns of a table of uses; see `Elmo.uses`."""
 
 ADDED = ("sentence_in_row", "line", "control_of")
 """Columns that files of earlier versions do not have."""
@@ -383,12 +379,12 @@ def read_uses(path: str | os.PathLike) -> Any:
         sentences = columns["sentence"]
         defaults = np.zeros_like(sentences), sentences, np.full(sentences.shape, "", dtype=object)
         columns = dict(zip(ADDED, defaults)) | columns
-        uses = list(zip(*(columns[name] for name in Use._fields)))
+        uses = list(zip(*(columns[name] for name in [*COLUMNS][:-1])))
         return _frame(uses, columns[VECTOR], dict(file.attrs))
 
 
 def _frame(uses: list[Any], vectors: Iterable[np.ndarray], vectors_are_from: dict[str, Any]) -> Any:
-    frame = needed("pandas").DataFrame(uses, columns=Use._fields)
+    frame = needed("pandas").DataFrame(uses, columns=[*COLUMNS][:-1])
     frame[VECTOR] = list(vectors)
     frame.attrs = vectors_are_from
     return frame

@@ -25,12 +25,12 @@ from elmo_plugin.commands.streams import output_encoding
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel, Substitute
 from elmo_plugin.elmo.scores import SentenceScores
-from elmo_plugin.elmo.sentences import tokens_of
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.bilm_model import BiLMModel, exp
 from elmo_plugin.text.advice import Advice, advised, collected
 from elmo_plugin.text.corpus import is_corpus
+from elmo_plugin.text.forms import tokens_of
 from elmo_plugin.text.lines import BYTE_ORDER_MARK, decode, read_lines, refuse_table
 from elmo_plugin.text.text_files import find_files
 

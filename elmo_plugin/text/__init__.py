@@ -1,1 +1,22 @@
-"""From text to windows: lines, characters, and encoded corpora and their cache."""
+"""From text to windows: sentences, lines, characters, and encoded corpora and their cache."""
+
+from typing import TYPE_CHECKING
+
+from elmo_plugin.lazy import lazily
+
+if TYPE_CHECKING:
+    from elmo_plugin.text.lines import read_sentences
+    from elmo_plugin.text.raw_text import running_text, split_sentences, split_tokens
+    from elmo_plugin.text.sentence import Sentence
+
+__all__ = ["Sentence", "read_sentences", "running_text", "split_sentences", "split_tokens"]
+__getattr__ = lazily(
+    __name__,
+    {
+        "Sentence": "sentence",
+        "read_sentences": "lines",
+        "running_text": "raw_text",
+        "split_sentences": "raw_text",
+        "split_tokens": "raw_text",
+    },
+)

@@ -9,9 +9,9 @@ refused.
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -123,6 +123,21 @@ def read_sentences(path: str | os.PathLike) -> Iterator[list[str]]:
     """The sentences of a text, each a list of tokens; see `find_files` for `path`."""
     for file in find_files(path):
         yield from filter(None, map(str.split, read_lines(file)))
+
+
+def numbered_lines(
+    lines: Iterable[str], name: str, with_blank: bool = False, first: int = 0, step: int = 1
+) -> Iterator[tuple[int, str]]:
+    """
+    Every `step`-th of the lines of the text `name` from line `first` on, with its number, counted
+    from 0. Blank lines are left out `with_blank`. Otherwise one raises an `InputError` that names
+    it.
+    """
+    for number, line in islice(enumerate(lines), first, None, step):
+        if text := line.rstrip():  # raw text has its places from the start of the line
+            yield number, text
+        elif not with_blank:
+            raise InputError(f"{name}, line {number + 1}: expected a sentence, found an empty line")
 
 
 def decode(block: bytes, name: str, lines_before: int) -> str:

@@ -143,7 +143,7 @@ def test_one_array(text, tmp_path, options, monkeypatch, arguments):
     write, out = dump._Matrix.write, tmp_path / "out.npy"
 
     def stopped(self, group, *rest, **done):
-        return interrupt() if group[0].number == 6 else write(self, group, *rest, **done)
+        return interrupt() if group[0][0].row == 6 else write(self, group, *rest, **done)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(dump._Matrix, "write", stopped)
@@ -155,7 +155,7 @@ def test_one_array(text, tmp_path, options, monkeypatch, arguments):
             dump._Matrix, "write", lambda self, *a, **k: written.append(a) or write(self, *a, **k)
         )
         run(text, out, *arguments)
-    assert [[line.number for line in group] for group, _ in written] == [[6]]
+    assert [[line[0].row for line in group] for group, _ in written] == [[6]]
     expected = read(tmp_path / "out.hdf5")
     found = numpy.load(out, mmap_mode="r")
     assert found.dtype == expected["0"].dtype
@@ -387,7 +387,7 @@ def test_resumed_with_another_rounding(text, tmp_path, options, monkeypatch, cap
             dump._Vectors,
             "write",
             lambda self, group, *rest, **done: (
-                interrupt() if group[0].number == 4 else write(self, group, *rest, **done)
+                interrupt() if group[0][0].row == 4 else write(self, group, *rest, **done)
             ),
         )
         run(text, out, *arguments, *batches[0])
@@ -427,7 +427,7 @@ def interrupted(tmp_path, bilm_files, monkeypatch):
 
         def again(out=tmp_path / "out", text=TEXT):
             elmo.carried.state = None
-            lines = [dump.Line(*item) for item in enumerate(text)]
+            lines = [*dump.line_rows(enumerate(text))]
             dump.dump(elmo, lines, out, dump.DumpSettings(layer="all", batch_size=2))
             return read(out)
 
@@ -524,7 +524,7 @@ def test_a_run_from_another_carried_state(tmp_path, bilm_files, interrupted):
     elmo = Elmo.from_files(*bilm_files, initial_state="carry").eval()
     elmo.embed(TEXT[0])
     interrupted("carry")
-    lines = [dump.Line(*item) for item in enumerate(TEXT)]
+    lines = [*dump.line_rows(enumerate(TEXT))]
     with pytest.raises(InputError, match="expected the carried state of the interrupted run, None"):
         dump.dump(elmo, lines, tmp_path / "out", dump.DumpSettings(layer="all", batch_size=2))
 
@@ -532,7 +532,7 @@ def test_a_run_from_another_carried_state(tmp_path, bilm_files, interrupted):
 def test_an_interrupted_run_of_a_model_that_has_read_more(tmp_path, bilm_files, monkeypatch):
     """The same model resumes it, with the vectors of a run without interruption."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 2)
-    lines = [dump.Line(*item) for item in enumerate(TEXT)]
+    lines = [*dump.line_rows(enumerate(TEXT))]
     settings = dump.DumpSettings(layer="all", batch_size=2)
     for name in ("whole", "out"):
         elmo = Elmo.from_files(*bilm_files, initial_state="carry").eval()
@@ -702,7 +702,7 @@ def test_numbers_that_half_precision_cannot_hold(tmp_path, bilm_files):
         elmo.bilm.token_encoder.projection.weight.mul_(1e9)
     settings = dump.DumpSettings(layer="all", dtype="float16")
     with pytest.raises(InputError, match="line 5: expected numbers that float16 can hold, found"):
-        dump.dump(elmo, [dump.Line(4, "the dog")], tmp_path / "out", settings)
+        dump.dump(elmo, dump.line_rows([(4, "the dog")]), tmp_path / "out", settings)
     assert not (tmp_path / "out").exists()
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ import pytest
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.commands.runner import run_program
-from elmo_plugin.elmo import raw_text, results, sentences
 from elmo_plugin.elmo.uses import read_uses
 from elmo_plugin.files.digest import append_checksum
+from elmo_plugin.text import forms, raw_text
+from elmo_plugin.text.sentence import Sentence
 from tests.compare import assert_close
 
 TEXT = """The nurse drank the cold
@@ -169,26 +171,29 @@ def test_resuming_with_another_splitter(
         assert program == 130 and not out.exists()
     module = sys.modules[package]
     message = f"expected the splitters of the interrupted run, .*{package} {module.__version__}"
-    split = raw_text.split_tokens
+    split = raw_text.split_text
     monkeypatch.setattr(module, "__version__", "0.1")
-    for place in (raw_text, results, sentences):
-        monkeypatch.setattr(place, "split_tokens", lambda *x: _without_last(split(*x)))
+    for place in (raw_text, forms):
+        without_last = lambda *x, **place: [*map(_without_last, split(*x, **place))]  # noqa: E731
+        monkeypatch.setattr(place, "split_text", without_last)
     program = run_program(command, [*map(str, arguments[1:]), option, *MODEL])
     assert re.search(f"{message}.*, found .*{package} 0.1", str(program))
 
 
-def _without_last(row: raw_text.Row) -> raw_text.Row:
-    return raw_text.Row(*(x[:-1] for x in row)) if len(row.tokens) > 1 else row
+def _without_last(x: Sentence) -> Sentence:
+    if len(x.tokens) < 2:
+        return x
+    return replace(x, tokens=x.tokens[:-1], spans=x.spans[:-1], words=x.words[:-1])
 
 
 def interrupted(name: str) -> Any:
     """`os.replace`, interrupted before it gives a file its name."""
-    replace = os.replace
+    rename = os.replace
 
     def replaced(source: Any, target: Any) -> None:
         if Path(target).name == name:
             raise KeyboardInterrupt
-        replace(source, target)
+        rename(source, target)
 
     return replaced
 

@@ -191,7 +191,7 @@ def test_resumed_with_another_number_of_threads(
     write = score._Table.write
 
     def killed(self: Any, lines: list[Any], *rest: Any, **done: Any) -> None:
-        if lines[0].number:
+        if lines[0][0].row:
             raise KeyboardInterrupt
         write(self, lines, *rest, **done)
 
@@ -255,9 +255,9 @@ def test_documents(
     write, done = score._Table.write, []
 
     def killed(self: Any, lines: list[Any], *rest: Any, **kwargs: Any) -> None:
-        if lines[0].number == 5:
+        if lines[0][0].row == 5:
             raise KeyboardInterrupt
-        done.append([line.number for line in lines])
+        done.append([line[0].row for line in lines])
         write(self, lines, *rest, **kwargs)
 
     out = [*arguments, "--output-file", tmp_path / "out"]

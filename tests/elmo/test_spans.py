@@ -14,7 +14,7 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.raw_text import split_tokens
+from elmo_plugin.text.raw_text import split_text
 from tests import compare
 from tests.conftest import Said
 
@@ -118,7 +118,7 @@ def test_equal_sentences_are_read_once(elmo: Elmo, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Elmo, "embed_rows", spy)
     texts = ["a b", ["a", "b"], "b a", "a  b", "b"]
     found = elmo.embed_spans(texts, [0, 1, 0, 1, 0], [1, 2, 1, 2, 1], unit="tokens")
-    assert [row.tokens for row in rows] == [["a", "b"], ["b"], ["b", "a"]]
+    assert [x.tokens for row in rows for x in row] == [["a", "b"], ["b"], ["b", "a"]]
     assert np.array_equal(found[1], found[3]) and not np.array_equal(found[0], found[1])
 
 
@@ -131,8 +131,8 @@ def test_a_text_is_split_once(elmo: Elmo, monkeypatch: pytest.MonkeyPatch) -> No
     ends = np.add(starts, [*map(len, phrases)])
     alone = [elmo.embed_spans([x], [a], [b], raw=True)[0] for x, a, b in zip(texts, starts, ends)]
     calls: list[str] = []
-    spy = lambda text: calls.append(text) or split_tokens(text)  # noqa: E731
-    monkeypatch.setattr("elmo_plugin.elmo.sentences.split_tokens", spy)
+    spy = lambda text, **place: calls.append(text) or split_text(text, **place)  # noqa: E731
+    monkeypatch.setattr("elmo_plugin.text.forms.split_text", spy)
     assert_close(elmo.embed_spans(texts, starts, ends, raw=True), np.stack(alone), atol=1e-5)
     assert sorted(calls) == sorted(set(texts))
 

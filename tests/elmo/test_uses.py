@@ -17,7 +17,8 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.elmo import elmo as elmo_module
 from elmo_plugin.elmo import uses
 from elmo_plugin.elmo.spans import Use
-from elmo_plugin.elmo.uses import find_uses, read_uses, sample, word_forms, write_uses
+from elmo_plugin.elmo.uses import COLUMNS, find_uses, read_uses, sample, word_forms, write_uses
+from elmo_plugin.text.sentence import Sentence
 from tests.conftest import python
 from tests.damage import damage
 
@@ -128,7 +129,7 @@ def test_uses(elmo: Elmo, sentences: list, layer: str | int, most: int | None) -
         if token in forms
     ]
     found = elmo.uses(sentences, words, layer, most=most)
-    rows = list(found[[*Use._fields]].itertuples(index=False, name=None))
+    rows = list(found[[*COLUMNS][:-1]].itertuples(index=False, name=None))
     assert rows == [row for row in all_rows if row in set(rows)]
     all_of = Counter(row[0] for row in all_rows)
     assert Counter(found["word"]) == {word: min(n, most or n) for word, n in all_of.items()}
@@ -140,16 +141,16 @@ def test_uses(elmo: Elmo, sentences: list, layer: str | int, most: int | None) -
 def test_a_sample_is_uniform_and_the_same_for_a_seed() -> None:
     """By definition: each use is as likely as any other, within six standard deviations of the
     binomial distribution, and the uses of other words change nothing."""
-    some = [Use("a", "a", "", number, 0, "a") for number in range(50)]
-    counts = Counter(use for seed in range(2000) for use in sample(some, 10, seed))
-    assert set(counts) == set(some)
+    some = [Use("a", Sentence(["a"], number), 0, 1) for number in range(50)]
+    counts = Counter(x.sentence.row for seed in range(2000) for x in sample(some, 10, seed))
+    assert set(counts) == set(range(50))
     deviation = (2000 * 0.2 * 0.8) ** 0.5
     assert all(abs(n - 400) < 6 * deviation for n in counts.values())
     mixed = [x for use in some for x in (use, use._replace(word="b"), use._replace(word="b"))]
     for seed in range(3):
         found = sample(mixed, 10, seed)
         assert [use for use in found if use.word == "a"] == sample(iter(some), 10, seed)
-        assert found == sorted(found, key=lambda use: use.sentence)
+        assert found == sorted(found, key=lambda use: use.sentence.row)
     assert sample(some, 10, 0) != sample(some, 10, 1)
 
 
@@ -159,11 +160,12 @@ def test_files(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "t.txt").write_text("\nthe  the dog\n")
     found = find_uses(tmp_path, word_forms(["the"]))
-    assert [use[2:5] for use in found] == [
-        (f"{folder}/t.txt", 1, position) for folder in "ab" for position in (0, 1)
+    assert [(use.sentence.file, use.sentence.row, use.first, use.last) for use in found] == [
+        (f"{folder}/t.txt", 1, position, position + 1) for folder in "ab" for position in (0, 1)
     ]
     (found,) = find_uses(str(tmp_path / "a" / "t.txt"), word_forms({"x": ["dog"]}))
-    assert found == ("x", "dog", "t.txt", 1, 2, "the the dog", 0, 1, "")
+    sentence = Sentence(["the", "the", "dog"], row=1, line=1, file="t.txt")
+    assert found == ("x", sentence, 2, 3, "") and found.token == "dog"
 
 
 def test_words(tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ def test_phrases(elmo: Elmo, sentences: list, tmp_path: Path) -> None:
     words = {word: [x for x, own in forms.items() if own == word] for word in forms.values()}
     for given in (words, tmp_path / "words"):
         found = elmo.uses(sentences, given)
-        assert list(found[[*Use._fields]].itertuples(index=False, name=None)) == expected
+        assert list(found[[*COLUMNS][:-1]].itertuples(index=False, name=None)) == expected
         np.testing.assert_allclose(np.stack(found["vector"]), means, atol=1e-5)
     write_uses(tmp_path / "out", elmo, sentences, words, "top", None, 0)
     written = read_uses(tmp_path / "out")

@@ -16,13 +16,14 @@ from allennlp.data import Token, Vocabulary
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.commands import runner, score
 from elmo_plugin.elmo import elmo as elmo_module
-from elmo_plugin.elmo import pairs, raw_text
+from elmo_plugin.elmo import pairs
 from elmo_plugin.elmo import uses as uses_module
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data import token_indexer
 from elmo_plugin.text import advice as advice_module
+from elmo_plugin.text import raw_text
 from elmo_plugin.text.advice import Advice, advised
 from elmo_plugin.text.advice_kinds import MANY_UNKNOWN
 from elmo_plugin.text.characters import WordLimit, words_to_characters

@@ -17,11 +17,11 @@ import elmo_plugin
 from elmo_plugin import Elmo, ElmoEmbedder, LanguageModel, TextWarning
 from elmo_plugin.commands import runner
 from elmo_plugin.elmo.control_words import control_words
-from elmo_plugin.elmo.raw_text import split_tokens
 from elmo_plugin.text.advice import Advice, advised
 from elmo_plugin.text.advice_kinds import KINDS
 from elmo_plugin.text.corpus_advice import advise_of_corpus
 from elmo_plugin.text.encoding import encode_corpus
+from elmo_plugin.text.raw_text import split_tokens
 from tests.conftest import Said
 
 

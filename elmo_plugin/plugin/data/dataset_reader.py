@@ -10,12 +10,12 @@ from allennlp.data.fields import MetadataField, TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 
 from elmo_plugin.checks import InputError, fail
-from elmo_plugin.elmo.sentences import tokens_of
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.data.vocabulary import word_ids
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, UNKNOWN
 from elmo_plugin.text.corpus import EncodedCorpus, is_corpus
+from elmo_plugin.text.forms import tokens_of
 from elmo_plugin.text.lines import read_sentences
 
 

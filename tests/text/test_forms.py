@@ -17,8 +17,9 @@ import pytest
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.adapters.sklearn_transformer import ElmoVectors
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.sentences import is_table
 from elmo_plugin.modules import SampledSoftmax
+from elmo_plugin.text.forms import is_table
+from elmo_plugin.text.raw_text import running_text, split_text
 from tests.conftest import Said
 from tests.random_bilm import random_bilm, randomize
 
@@ -176,6 +177,29 @@ def test_a_single_sentence(calls: dict, name: str) -> None:
     expected = several if name in ("characters", "perplexity") else several[0]
     for one in ("dog  ran", ["dog", "ran"], ("dog", "ran"), np.str_("dog ran")):
         assert_equal(call(one), expected)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_sentences_of_running_text(calls: dict, name: str) -> None:
+    """By definition: the sentences of a reader are those of their tokens in lists, in a list or one
+    by one, also where the rest is raw text; a single one is a single sentence; and the rows of raw
+    text are lists of sentences, which have one result each."""
+    pytest.importorskip("nltk")
+    pytest.importorskip("nupunkt")
+    read = list(running_text("The dog\nran. It was\nold!\n\nA dog."))
+    expected = outcome(calls[name], [x.tokens for x in read])
+    assert [len(x.tokens) for x in read] == [4, 4, 3]
+    for given in (read, [[x] for x in read]):
+        assert_equal(outcome(calls[name], given), expected)
+        assert_equal(outcome(partial(calls[name], raw=True), given), expected)
+    if name in CALLS[:5]:
+        assert_equal(calls[name](read[0]), calls[name](read[0].tokens))
+    if name != "ElmoVectors":
+        assert_equal(outcome(calls[name], iter(read)), expected)
+    raw = ["The dog ran. It left.", "A dog."]
+    if name not in ("characters", "warm_up", "ElmoVectors"):
+        rows = [split_text(text) for text in raw]
+        assert_equal(calls[name](rows), outcome(partial(calls[name], raw=True), raw))
 
 
 @pytest.mark.parametrize("kind", [*COLUMNS, *EITHER, *LISTS])

@@ -9,12 +9,15 @@ the Penn Treebank, except that straight quotes stay as they are, and that *canno
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from elmo_plugin.checks import needed
 from elmo_plugin.text.advice import SYMBOL, current, ends_sentence
 from elmo_plugin.text.advice_kinds import N_EXAMPLES
+from elmo_plugin.text.sentence import Sentence, places_of_row, tokens_of_row
 
 STRAIGHT = str.maketrans("“”‘’", "\"\"''")
 """Quotes and apostrophes as in nearly all of the text. Each is one character, as before."""
@@ -56,35 +59,17 @@ LONG_PARAGRAPH = 10_000
 """Number of lines after which a paragraph is divided at the next line that ends like a sentence."""
 
 
-class Row(NamedTuple):
+class SplitText(NamedTuple):
     """
-    The tokens of a sentence, or of raw text, which may have several. Of raw text, `spans` has the
-    first character of each token and the one after its last, `words` the number of the word that it
-    is part of, and `sentence` that of its sentence. Words are what whitespace separates, and
-    numbers are counted from 0.
+    The tokens of raw text. `spans`: the first character of each token and the one after its last.
+    `words`: the number of the word that it is part of, and `sentence` that of its sentence. Words
+    are what whitespace separates, and numbers are counted from 0.
     """
 
     tokens: list[str]
-    spans: list[tuple[int, int]] | None = None
-    words: list[int] | None = None
-    sentence: list[int] | None = None
-
-
-class RunningSentence(NamedTuple):
-    """
-    A sentence of running text. `text`: its characters, with spaces instead of line breaks. `line`:
-    the number of the line in which it begins, counted from 0. `span`: its first character and the
-    one after its last in the whole text.
-    """
-
-    text: str
-    line: int
-    span: tuple[int, int]
-
-    def split_tokens(self) -> Row:
-        """The tokens of the sentence, with their places in the whole text."""
-        row, first = split_tokens(self.text, [(0, len(self.text))]), self.span[0]
-        return row._replace(spans=[(first + start, first + end) for start, end in row.spans or ()])
+    spans: list[tuple[int, int]]
+    words: list[int]
+    sentence: list[int]
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:
@@ -121,31 +106,46 @@ def _sentence_ends(text: str) -> Iterator[int]:
         yield start + len(sentence) - 1 if opens_next else end
 
 
-def split_tokens(text: str, sentences: list[tuple[int, int]] | None = None) -> Row:
+def split_tokens(text: str, sentences: list[tuple[int, int]] | None = None) -> SplitText:
     """
     Split text into tokens: *isn't* into *is* and *n't*. A period is split off only at the end of a
     sentence, and a symbol of other programs such as *<unk>* is one token. `sentences`: their places
     in the text, by default those of `split_sentences`. Raises an `InputError` if nupunkt or NLTK is
     not installed.
     """
+    row = split_text(text, sentences)
+    return SplitText(tokens_of_row(row), **places_of_row(row))
+
+
+def split_text(
+    text: str, sentences: list[tuple[int, int]] | None = None, **place: Any
+) -> list[Sentence]:
+    """
+    The sentences of raw text; one without tokens if there are none. `place`: other fields of
+    theirs. `sentences` and errors: see `split_tokens`.
+    """
     text = text.translate(STRAIGHT)
-    spans: list[tuple[int, int]] = []
-    words: list[int] = []
-    numbers: list[int] = []
+    found = []
+    word, before = -1, -1  # the number of the last word, and the place after it
     in_symbols = {k for x in SYMBOL.finditer(text) for k in range(x.start() + 1, x.end())}
     for number, (first, last) in enumerate(sentences or split_sentences(text)):
+        spans: list[tuple[int, int]] = []
+        words: list[int] = []
         for start, end in _tokenizer().span_tokenize(text[first:last]):
             start, end = first + start, first + end
-            is_same_word = bool(spans) and start == spans[-1][1]
+            is_same_word = start == before
             joins = start in in_symbols or _joins(text[start - 1 : start + 1])
-            if is_same_word and number == numbers[-1] and joins:
+            if is_same_word and spans and joins:
                 spans[-1] = spans[-1][0], end
             else:
-                words.append(words[-1] + (not is_same_word) if words else 0)
+                word += not is_same_word
                 spans.append((start, end))
-                numbers.append(number)
-    tokens = [text[start:end] for start, end in spans]
-    return Row(['"' if x in ("``", "''") else x for x in tokens], spans, words, numbers)
+                words.append(word)
+            before = end
+        written = (text[start:end] for start, end in spans)
+        tokens = ['"' if x in ("``", "''") else x for x in written]
+        found.append(Sentence(tokens, in_row=number, spans=spans, words=words, **place))
+    return found or [Sentence([], spans=[], words=[], **place)]
 
 
 def _joins(around: str) -> bool:
@@ -175,7 +175,7 @@ def raw_facts(raw: bool | str) -> dict[str, Any]:
     return {"raw": raw, "splitters": ", ".join(versions)}
 
 
-def running_text(text: str | Iterable[str]) -> Iterator[RunningSentence]:
+def running_text(text: str | Iterable[str]) -> Iterator[Sentence]:
     """
     The sentences of English text whose lines end anywhere in a sentence, as in a book of Project
     Gutenberg. Blank lines end paragraphs, and a sentence does not go beyond its paragraph. The text
@@ -188,22 +188,42 @@ def running_text(text: str | Iterable[str]) -> Iterator[RunningSentence]:
 
     # Returns
 
-    `Iterator[RunningSentence]`
+    `Iterator[Sentence]`
+        Each sentence with its tokens, its number `row`, the number of the line in which it begins,
+        and the places `spans` of its tokens in the whole text. `Elmo.stream`, `Elmo.uses` and
+        `LanguageModel.score` take them as they are.
 
     # Raises
 
     `InputError`
-        If nupunkt is not installed.
+        If nupunkt or NLTK is not installed.
+    """
+    return running_sentences(text.split("\n") if isinstance(text, str) else text)
+
+
+def running_sentences(
+    lines: Iterable[str], first: int = 0, step: int = 1, file: str = ""
+) -> Iterator[Sentence]:
+    """Every `step`-th sentence of the lines of a running text, from sentence `first` on."""
+    for number, (sentence, line, start) in islice(enumerate(_running(lines)), first, None, step):
+        [found] = split_text(sentence, [(0, len(sentence))], row=number, line=line, file=file)
+        spans = [(start + begin, start + end) for begin, end in found.spans or ()]
+        yield replace(found, spans=spans)
+
+
+def _running(lines: Iterable[str]) -> Iterator[tuple[str, int, int]]:
+    """
+    Each sentence of a running text with spaces instead of line breaks, and its first line and
+    character.
     """
     n_lines = n_characters = 0
-    for paragraph in _paragraphs(text.split("\n") if isinstance(text, str) else text):
+    for paragraph in _paragraphs(lines):
         joined = "\n".join(paragraph)
         before, line = 0, n_lines
         for start, end in split_sentences(joined):
             line += joined.count("\n", before, start)
             before = start
-            sentence = joined[start:end].replace("\n", " ")
-            yield RunningSentence(sentence, line, (n_characters + start, n_characters + end))
+            yield joined[start:end].replace("\n", " "), line, n_characters + start
         n_lines += len(paragraph)
         n_characters += len(joined) + 1
 

@@ -10,10 +10,15 @@ import pytest
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import raw_text
-from elmo_plugin.elmo.raw_text import check_wrapped, running_text, split_sentences, split_tokens
-from elmo_plugin.elmo.sentences import split_row
+from elmo_plugin.text import raw_text
 from elmo_plugin.text.advice import advised
+from elmo_plugin.text.raw_text import (
+    check_wrapped,
+    running_text,
+    split_sentences,
+    split_text,
+    split_tokens,
+)
 from tests.conftest import ROOT, Said
 
 SENTENCES = {
@@ -102,9 +107,10 @@ def test_sentences() -> None:
     tokens = split_tokens(DOCUMENT)
     n_tokens = [11, 7, 3, 2, 5, 2]
     assert tokens.sentence == [k for k, n in enumerate(n_tokens) for _ in range(n)]
-    assert [len(sentence) for sentence in split_row(tokens)] == n_tokens
+    assert [len(sentence.tokens) for sentence in split_text(DOCUMENT)] == n_tokens
     assert split_sentences("") == split_sentences(" \n\n") == []
-    assert split_row(split_tokens(" ")) == [[]]
+    assert [sentence.tokens for sentence in split_text(" ")] == [[]]
+    assert split_tokens(" ") == ([], [], [], [])
 
 
 def test_quotation_marks_between_spaces() -> None:
@@ -126,17 +132,21 @@ def test_the_precision_of_sentences() -> None:
 
 
 def test_a_running_text_has_its_characters(fuzz) -> None:
-    """Property: sentences are the text at their spans, begin in their line, cover everything but
-    whitespace, and are equal for a text, its lines and an open file's lines."""
+    """Property: tokens are the text at their spans, with straight quotes; they cover everything but
+    whitespace; sentences are numbered, begin in their line, and are equal for a text, its lines and
+    an open file's lines."""
     characters = "Aab.,'\"’”& \n\n\n\r\t!?0…É"
     for random in fuzz.cases(300):
         text = "".join(random.choices(characters, k=random.randrange(60)))
         found = list(running_text(text))
-        for sentence, line, (start, end) in found:
-            assert sentence == text[start:end].replace("\n", " ") == sentence.strip()
-            assert line == text.count("\n", 0, start), repr(text)
+        assert [x.row for x in found] == [*range(len(found))]
+        for x in found:
+            straight = [text[start:end].translate(raw_text.STRAIGHT) for start, end in x.spans]
+            assert x.tokens == straight or '"' in x.tokens, repr(text)
+            (start, _), *_, (_, end) = [x.spans[0], *x.spans]
+            assert x.line == text.count("\n", 0, start), repr(text)
             assert "\n\n" not in text[start:end]
-        places = [k for _, _, span in found for k in range(*span) if not text[k].isspace()]
+        places = [k for x in found for span in x.spans for k in range(*span)]
         assert places == [k for k, c in enumerate(text) if not c.isspace()], repr(text)
         assert found == list(running_text(text.split("\n")))
         assert found == list(running_text(text.splitlines(keepends=True))) or "\r" in text
@@ -147,11 +157,11 @@ def test_running_text_is_read_paragraph_by_paragraph(monkeypatch: pytest.MonkeyP
     there are no blank lines; and the sentences are those of the undivided text."""
     monkeypatch.setattr(raw_text, "LONG_PARAGRAPH", 3)
     lines = ["One", "is a", "sentence. Two", "is", "one.", "Three. Four"] * 5
-    undivided = [" ".join(lines)[start:end] for start, end in split_sentences(" ".join(lines))]
+    undivided = split_sentences(" ".join(lines))
     left = iter(lines)
     found = []
     for sentence in running_text(left):
-        found.append(sentence.text)
+        found.append((sentence.spans[0][0], sentence.spans[-1][1]))
         assert len(lines) - length_hint(left) <= sentence.line + 10
     assert found == undivided
 
