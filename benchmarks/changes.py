@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pandas
 
-from elmo_plugin.elmo.meanings import changes
+from elmo_plugin.corpora import changes
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from demo.ngrams import perplexities
 from elmo_plugin import Elmo
 from elmo_plugin.formats.bilm_tf.texts import read_vocabulary_file
 from elmo_plugin.plugin.data.installed_docs import SPLITS
-from elmo_plugin.text.lines import read_sentences
+from elmo_plugin.text import read_sentences
 
 OUT = Path("demo-out")
 BILM, TEXT = OUT / "bilm", OUT / "text"

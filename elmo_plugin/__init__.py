@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from elmo_plugin.adapters.allennlp_09 import ElmoEmbedder
 
 __all__ = ["Elmo", "ElmoEmbedder", "LanguageModel", "TextWarning", "__version__"]
-__getattr__ = lazily(__name__, {"ElmoEmbedder": "adapters.allennlp_09"})
+__getattr__ = lazily(__name__, {"ElmoEmbedder": ".adapters.allennlp_09"})
 
 
 if "allennlp" in sys.modules:

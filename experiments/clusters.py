@@ -5,7 +5,7 @@ Draws the uses of a word in some texts by their text and their cluster:
 
 The files are those of `python -m elmo_plugin uses`, for one word. Each use is a point, at the first
 two principal components of its vector. The table that is printed has the size of each cluster; its
-numbers are those of `elmo_plugin.elmo.meanings.clusters`. `--labels` are texts for the legend, one
+numbers are those of `clusters` in `elmo_plugin.corpora`. `--labels` are texts for the legend, one
 for each cluster.
 """
 
@@ -17,8 +17,8 @@ import pandas
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from elmo_plugin.elmo.meanings import clusters, principal_components, vectors_of
-from elmo_plugin.elmo.uses import read_uses
+from elmo_plugin.corpora import clusters, read_uses, vectors_of
+from elmo_plugin.corpora.meanings import principal_components
 from experiments import new_parser, run
 from experiments.report.pictures import COLORS, save
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.meanings import nearest
+from elmo_plugin.corpora import nearest
 from experiments import new_parser, run
 from experiments.markdown import table
 from experiments.rows import RESULTS, Row, named_archive, result_row, save_rows

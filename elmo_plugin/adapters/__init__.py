@@ -3,11 +3,27 @@ ELMo for other libraries. Each adapter can be imported even if its library is no
 `--include-package` imports all of them.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elmo_plugin.checks import available_device, check_path, fail
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.lazy import lazily
 from elmo_plugin.modules import BiLM
+
+if TYPE_CHECKING:
+    from elmo_plugin.adapters.flair_embeddings import ElmoEmbeddings
+    from elmo_plugin.adapters.sklearn_transformer import ElmoVectors
+    from elmo_plugin.adapters.spacy_component import set_hooks
+
+__all__ = ["ElmoEmbeddings", "ElmoVectors", "set_hooks"]
+__getattr__ = lazily(
+    __name__,
+    {
+        "ElmoEmbeddings": ".flair_embeddings",
+        "ElmoVectors": ".sklearn_transformer",
+        "set_hooks": ".spacy_component",
+    },
+)
 
 
 def missing(package: str) -> Any:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import check_choice, check_count, device_named
-from elmo_plugin.elmo.dump import DumpSettings, dump, line_rows
+from elmo_plugin.corpora.dump import DumpSettings, dump, line_rows
 from elmo_plugin.elmo.elmo import CHOICES, Elmo
 from elmo_plugin.formats.find import PRETRAINED, File
 from elmo_plugin.text.advice import in_one_call

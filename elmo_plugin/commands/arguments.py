@@ -9,8 +9,8 @@ from typing import BinaryIO
 from elmo_plugin.checks import MOST, InputError, device_named, fail, shown
 from elmo_plugin.commands.streams import standard_input
 from elmo_plugin.commands.threads import limit_threads
+from elmo_plugin.corpora.parts import check_no_results
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.results import check_no_results
 from elmo_plugin.files.atomic_write import check_can_write
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.find import KEYS, NAMES_OF_A_BILM, File, find_bilm, one_bilm

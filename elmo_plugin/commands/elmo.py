@@ -14,9 +14,9 @@ from elmo_plugin.commands.arguments import (
     text_file,
     text_lines,
 )
-from elmo_plugin.elmo.dump import NPY, DumpSettings, dump, line_rows
+from elmo_plugin.corpora.dump import NPY, DumpSettings, dump, line_rows
+from elmo_plugin.corpora.parts import PART_SENTENCES
 from elmo_plugin.elmo.elmo import POOLS
-from elmo_plugin.elmo.results import PART_SENTENCES
 from elmo_plugin.text.forms import text_rows
 from elmo_plugin.text.sentence import tokens_of_row
 

@@ -24,11 +24,11 @@ from elmo_plugin.commands.arguments import (
 )
 from elmo_plugin.commands.streams import check_standard_output, print_text
 from elmo_plugin.commands.threads import limit_threads
+from elmo_plugin.corpora.pairs import pair_accuracies, pair_scores
+from elmo_plugin.corpora.parts import PART_SENTENCES, join_files, write_results
+from elmo_plugin.corpora.score_table import column_names, score_columns
 from elmo_plugin.elmo.documents import document_groups, documents_in
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
-from elmo_plugin.elmo.pairs import pair_accuracies, pair_scores
-from elmo_plugin.elmo.results import PART_SENTENCES, join_files, write_results
-from elmo_plugin.elmo.scores import column_names, score_columns
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.text.forms import text_rows

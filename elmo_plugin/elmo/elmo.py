@@ -525,7 +525,7 @@ class Elmo(BiLMLayers):
             sentences before.
         """
         # What reads text is not needed for vectors.
-        from elmo_plugin.elmo.uses import uses_frame
+        from elmo_plugin.corpora.uses import uses_frame
 
         layer = _check_layer(layer, self.n_layers)
         return uses_frame(self, corpus, words, layer, most, seed, raw)
@@ -579,7 +579,7 @@ class Elmo(BiLMLayers):
             sentence; or with `carry`, under which vectors depend on the sentences before.
         """
         # What reads text is not needed for vectors of whole sentences.
-        from elmo_plugin.elmo.spans import embed_spans
+        from elmo_plugin.corpora.spans import embed_spans
 
         return embed_spans(self, sentences, start, end, layer, unit, raw, max_tokens)
 

@@ -13,10 +13,10 @@ __all__ = ["Sentence", "read_sentences", "running_text", "split_sentences", "spl
 __getattr__ = lazily(
     __name__,
     {
-        "Sentence": "sentence",
-        "read_sentences": "lines",
-        "running_text": "raw_text",
-        "split_sentences": "raw_text",
-        "split_tokens": "raw_text",
+        "Sentence": ".sentence",
+        "read_sentences": ".lines",
+        "running_text": ".raw_text",
+        "split_sentences": ".raw_text",
+        "split_tokens": ".raw_text",
     },
 )

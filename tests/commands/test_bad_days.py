@@ -31,7 +31,7 @@ from allennlp.models import Model
 from tqdm import tqdm
 
 from elmo_plugin.commands import score
-from elmo_plugin.elmo import dump, uses
+from elmo_plugin.corpora import dump, uses
 from tests.conftest import ROOT, Fuzz
 from tests.ordinary_user import NOBODY
 

@@ -19,9 +19,10 @@ from allennlp.modules.elmo import batch_to_ids
 from elmo_plugin import pretrained
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands.runner import run_program
-from elmo_plugin.elmo import dump, results
+from elmo_plugin.corpora import dump
+from elmo_plugin.corpora import parts as parts_module
+from elmo_plugin.corpora.uses import read_uses
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.uses import read_uses
 from elmo_plugin.files.digest import append_checksum
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops import backend
@@ -396,7 +397,7 @@ def test_resumed_with_another_rounding(text, tmp_path, options, monkeypatch, cap
             run(text, out, *arguments, "--batch-size", "1")
     n_threads = torch.get_num_threads()
     monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
-    monkeypatch.setattr(results, "KERNEL_STATUS", "off")
+    monkeypatch.setattr(parts_module, "KERNEL_STATUS", "off")
     caplog.clear()
     with threads(n_threads + 1):
         run(text, out, *arguments, *batches[1])
@@ -494,7 +495,7 @@ def test_damaged_parts_are_computed_again(tmp_path, interrupted, caplog, fuzz, i
             file.write_bytes(damaged if k == chosen else data)
         caplog.clear()
         assert same(again(), expected), how
-        [warning] = [r.getMessage() for r in caplog.records if r.name == "elmo_plugin.elmo.results"]
+        [warning] = [r.getMessage() for r in caplog.records if r.name == parts_module.__name__]
         damaged_part = parts[chosen // 2]
         assert warning.startswith(f"{damaged_part}: this part of an interrupted run is damaged")
         (tmp_path / "out").unlink()

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from elmo_plugin.__main__ import run
 from elmo_plugin.commands import score
-from elmo_plugin.elmo import dump, uses
+from elmo_plugin.corpora import dump, uses
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.files import interrupts
 from elmo_plugin.files.atomic_write import ENDING

@@ -19,7 +19,7 @@ import pytest
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.commands.runner import run_program
-from elmo_plugin.elmo.uses import read_uses
+from elmo_plugin.corpora.uses import read_uses
 from elmo_plugin.files.digest import append_checksum
 from elmo_plugin.text import forms, raw_text
 from elmo_plugin.text.sentence import Sentence

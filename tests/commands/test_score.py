@@ -16,8 +16,8 @@ from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands import score
 from elmo_plugin.commands.runner import run_program
-from elmo_plugin.elmo import pairs
-from elmo_plugin.elmo.scores import read_scores
+from elmo_plugin.corpora import pairs
+from elmo_plugin.corpora.score_table import read_scores
 from tests.conftest import ROOT, allennlp, python, threads, without
 from tests.test_line import ABSENT
 

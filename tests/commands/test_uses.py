@@ -15,10 +15,10 @@ import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import uses as module
-from elmo_plugin.elmo.control_words import control_words
-from elmo_plugin.elmo.meanings import changes
-from elmo_plugin.elmo.uses import read_uses
+from elmo_plugin.corpora import uses as module
+from elmo_plugin.corpora.controls import control_words
+from elmo_plugin.corpora.meanings import changes
+from elmo_plugin.corpora.uses import read_uses
 from elmo_plugin.files.digest import append_checksum
 from tests.commands.test_score import WITHOUT_ALLENNLP
 from tests.conftest import allennlp, python, threads

@@ -79,11 +79,12 @@ STABLE = {
 
 
 def test_the_stable_names_exist() -> None:
-    """Each name of the page is one of its module. Of the two packages that users import from, the
-    page has all of `__all__`."""
+    """Each name of the page is one of its module. Of the packages that users import from, the page
+    has all of `__all__`."""
     for module, name in STABLE:
         assert hasattr(importlib.import_module(module), name), (module, name)
-    for module in ("elmo_plugin", "elmo_plugin.modules"):
+    packages = ("adapters", "corpora", "modules", "text")
+    for module in ("elmo_plugin", *(f"elmo_plugin.{name}" for name in packages)):
         expected = importlib.import_module(module).__all__
         assert {name for where, name in STABLE if where == module} == set(expected)
 

@@ -14,8 +14,9 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import dump, frozen
+from elmo_plugin.corpora import dump
 from elmo_plugin.elmo import elmo as elmo_module
+from elmo_plugin.elmo import frozen
 from elmo_plugin.text.sentence import batches_by_length
 from tests.compare import assert_close
 

@@ -15,8 +15,8 @@ import pytest
 
 from elmo_plugin import Elmo, ElmoEmbedder, LanguageModel
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.control_words import control_words
-from elmo_plugin.elmo.meanings import changes, clusters, nearest
+from elmo_plugin.corpora.controls import control_words
+from elmo_plugin.corpora.meanings import changes, clusters, nearest
 from elmo_plugin.elmo.scores import regions
 from elmo_plugin.options import BiLMOptions
 from tests.conftest import ROOT

@@ -17,7 +17,7 @@ import torch
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.adapters.sklearn_transformer import ElmoVectors
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.scores import score_columns
+from elmo_plugin.corpora.score_table import score_columns
 from tests import compare
 
 TEXTS = [

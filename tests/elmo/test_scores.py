@@ -9,7 +9,7 @@ import pytest
 
 from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.scores import regions, score_columns
+from elmo_plugin.corpora import regions, score_columns
 from tests.conftest import Said
 from tests.elmo.test_language_model import SENTENCES, WORDS, distributions, language_model, start
 

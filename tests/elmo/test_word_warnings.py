@@ -15,9 +15,9 @@ from allennlp.data import Token, Vocabulary
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.commands import runner, score
+from elmo_plugin.corpora import pairs
+from elmo_plugin.corpora import uses as uses_module
 from elmo_plugin.elmo import elmo as elmo_module
-from elmo_plugin.elmo import pairs
-from elmo_plugin.elmo import uses as uses_module
 from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions

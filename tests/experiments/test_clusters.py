@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.uses import write_uses
+from elmo_plugin.corpora.uses import write_uses
 from experiments import clusters
 from tests.conftest import ROOT
 from tests.pictures import illegible

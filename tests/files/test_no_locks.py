@@ -14,7 +14,7 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.uses import write_uses
+from elmo_plugin.corpora.uses import write_uses
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.encoding import encode_corpus
 from tests.conftest import ROOT, BiLMFiles
@@ -46,7 +46,7 @@ import sys
 from pathlib import Path
 logging.basicConfig(format="%(message)s")
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.uses import read_uses
+from elmo_plugin.corpora.uses import read_uses
 options, weights, folder = sys.argv[1:]
 elmo = Elmo.from_files(options, weights)
 print(elmo.embed("He threw the stick").shape[0])

@@ -16,7 +16,7 @@ import pytest
 import elmo_plugin
 from elmo_plugin import Elmo, ElmoEmbedder, LanguageModel, TextWarning
 from elmo_plugin.commands import runner
-from elmo_plugin.elmo.control_words import control_words
+from elmo_plugin.corpora.controls import control_words
 from elmo_plugin.text.advice import Advice, advised
 from elmo_plugin.text.advice_kinds import KINDS
 from elmo_plugin.text.corpus_advice import advise_of_corpus

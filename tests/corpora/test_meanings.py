@@ -12,8 +12,8 @@ from sklearn.decomposition import PCA
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo import meanings
-from elmo_plugin.elmo.meanings import changes, clusters, nearest, picture, principal_components
+from elmo_plugin.corpora import meanings
+from elmo_plugin.corpora.meanings import changes, clusters, nearest, picture, principal_components
 from tests.conftest import SHARED_DATA
 
 

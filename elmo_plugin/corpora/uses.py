@@ -18,9 +18,9 @@ import numpy as np
 from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
+from elmo_plugin.corpora.parts import COMPUTED_WITH, PART_SENTENCES, write_results
+from elmo_plugin.corpora.spans import Use, check_state, embedded, find_spans
 from elmo_plugin.elmo.frozen import weights_digest
-from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, write_results
-from elmo_plugin.elmo.spans import Use, check_state, embedded, find_spans
 from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path

@@ -14,10 +14,10 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
+from elmo_plugin.corpora import uses
+from elmo_plugin.corpora.spans import Use
+from elmo_plugin.corpora.uses import COLUMNS, find_uses, read_uses, sample, word_forms, write_uses
 from elmo_plugin.elmo import elmo as elmo_module
-from elmo_plugin.elmo import uses
-from elmo_plugin.elmo.spans import Use
-from elmo_plugin.elmo.uses import COLUMNS, find_uses, read_uses, sample, word_forms, write_uses
 from elmo_plugin.text.sentence import Sentence
 from tests.conftest import python
 from tests.damage import damage
@@ -426,7 +426,7 @@ from random import Random
 import torch
 
 from elmo_plugin import Elmo
-from elmo_plugin.elmo.uses import embedded, find_uses
+from elmo_plugin.corpora.uses import embedded, find_uses
 
 
 def sentences():

@@ -12,7 +12,7 @@ from unicodedata import category
 import numpy as np
 
 from elmo_plugin.checks import check_count, fail
-from elmo_plugin.elmo.uses import find_uses, word_forms
+from elmo_plugin.corpora.uses import find_uses, word_forms
 from elmo_plugin.text.advice import advised
 
 

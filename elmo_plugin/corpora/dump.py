@@ -15,8 +15,8 @@ import h5py
 import numpy as np
 
 from elmo_plugin.checks import MOST, InputError
+from elmo_plugin.corpora.parts import COMPUTED_WITH, PART_SENTENCES, join_files, write_results
 from elmo_plugin.elmo.elmo import Elmo
-from elmo_plugin.elmo.results import COMPUTED_WITH, PART_SENTENCES, join_files, write_results
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
 from elmo_plugin.text.advice import advised
 from elmo_plugin.text.raw_text import raw_facts

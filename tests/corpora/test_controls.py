@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.control_words import control_words
+from elmo_plugin.corpora.controls import control_words
 
 FORMS = {"dog": ["dog", "dogs", "Dog"], "ICE": ["ice cream"], "rome": ["rome"], "gone": ["gone"]}
 OTHERS = (

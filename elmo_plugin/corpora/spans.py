@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo_plugin.checks import InputError, check_choice, check_flag, fail, whole_span
-from elmo_plugin.elmo.places import CheckedPlaces
 from elmo_plugin.text.forms import is_row, named_rows, named_spans, row_of
+from elmo_plugin.text.places import CheckedPlaces
 from elmo_plugin.text.sentence import Sentence, places_of_row, tokens_of_row
 
 UNITS = ("characters", "tokens")

@@ -1,0 +1,65 @@
+"""The scores of sentences as a table with a row for each word."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from elmo_plugin.checks import fail, needed
+from elmo_plugin.elmo.scores import BY_DIRECTION, SENTENCE_IN_ROW, SentenceScores
+from elmo_plugin.text.tables import read_table
+
+
+def column_names(entropy: bool, raw: bool, rank: bool) -> list[str]:
+    """The columns of a table; see `score_columns`."""
+    names = ["sentence", "position", "token", "in_vocabulary", "forward", "backward"]
+    names += ["forward_entropy", "backward_entropy"] if entropy else []
+    names += ["start", "end", "word", SENTENCE_IN_ROW] if raw else []
+    return [*names, "surprisal", *(["forward_rank", "backward_rank"] if rank else [])]
+
+
+def score_columns(
+    scores: SentenceScores | Iterable[SentenceScores], numbers: Iterable[Any] | None = None
+) -> dict[str, list[Any]]:
+    """
+    Scores as the columns of a table with one row per word, without the end and the beginning:
+    `pandas.DataFrame(score_columns(scores))`. `numbers`: those of the sentences, or other labels,
+    by default counted from 0, as the `position` of a word in its sentence is. `surprisal` is in
+    bits. Of raw text, a string has one number; `start` and `end` are the token's span in it, and
+    `word` and `sentence_in_row` the numbers of the word and of the sentence that it is part of.
+    Raises an `InputError` if not each has a number of its own.
+    """
+    some = [scores] if isinstance(scores, SentenceScores) else list(scores)
+    expected = f"{len(some)} different labels, as after reset_index(drop=True) of a DataFrame"
+    if isinstance(numbers, str) or not isinstance(numbers, Iterable | None):
+        fail("numbers", expected, numbers)
+    labels = list(range(len(some)) if numbers is None else numbers)
+    if not len(some) == len(labels) == len(set(labels)):
+        fail("numbers", expected, labels)
+    first = some[0] if some else None
+    optional = "forward_entropy", "spans", "forward_rank"
+    names = column_names(*(getattr(first, name, None) is not None for name in optional))
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for number, x in zip(labels, some):
+        n = len(x.tokens)
+        own: dict[str, Any] = {"sentence": [number] * n, "position": range(n), "token": x.tokens}
+        own |= {"in_vocabulary": x.in_vocabulary.tolist(), "surprisal": x.surprisal.tolist()}
+        for name in BY_DIRECTION:
+            if (numbers := getattr(x, name)) is not None:
+                words = slice(1, None) if name.startswith("backward") else slice(-1)
+                own[name] = numbers[words].tolist()
+        if x.spans is not None:
+            own |= {"start": [start for start, _ in x.spans], "end": [end for _, end in x.spans]}
+            own |= {"word": x.words, SENTENCE_IN_ROW: x.sentence}
+        for name, column in columns.items():
+            column += own[name]
+    return columns
+
+
+def read_scores(path: str | Path) -> Any:
+    """
+    Read a CSV table of the command `score` or of `score_columns` as a pandas DataFrame. Each token
+    is a string as it was, also *NA*, *None* and *007*, and empty fields are missing numbers. Raises
+    errors as `read_table`, and an `InputError` if pandas is not installed.
+    """
+    tokens = [token for _, token in read_table(Path(path), str(path), ["token"])]
+    return needed("pandas").read_csv(path, keep_default_na=False, na_values="").assign(token=tokens)
