@@ -69,25 +69,36 @@ def fastest(operator: Any, weights: Sequence[Any]) -> Any:
     tests use, runs on a CPU.
     """
     weight = weights[0]
-    is_usual = weight.dtype in operator.DTYPES and not torch.compiler.is_compiling()
-    if not is_usual or any(not isinstance(x, Tensor) or x.dtype != weight.dtype for x in weights):
+    if not isinstance(weight, Tensor) or torch.compiler.is_compiling():
         return operator.torch_ops
-    if _has_kernels(weight):
+    has_kernels = _has_kernels(weight)
+    if (
+        not (has_kernels or _has_triton(weight))
+        or weight.dtype not in operator.DTYPES
+        or any(x.dtype != weight.dtype for x in weights[1:])
+    ):
+        return operator.torch_ops
+    if has_kernels:
         return operator.kernel
-    is_nvidia = weight.device.type == "cuda" and not torch.version.hip
-    if not is_nvidia and (is_on_cpu(weight) or os.environ.get("TRITON_INTERPRET") != "1"):
-        return operator.torch_ops
     with _one_self_test:
         return _right_triton_ops(operator, weight.device, weight.dtype)
 
 
 def _has_kernels(weight: Tensor) -> bool:
-    """Whether the compiled kernels are used for the device and the precision of a weight."""
+    """Whether the compiled kernels are used for the precision and the device of a weight."""
     return (
-        weight.device.type == "cpu"
-        and weight.dtype in KERNEL_DTYPES
+        weight.dtype in KERNEL_DTYPES
+        and weight.device.type == "cpu"
         and bool(torch.backends.mkldnn.enabled)
     )
+
+
+def _has_triton(weight: Tensor) -> bool:
+    """Whether Triton's kernels run where a weight is."""
+    if is_on_cpu(weight):
+        return False
+    is_nvidia = weight.device.type == "cuda" and not torch.version.hip
+    return is_nvidia or os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def quantizes(weight: Tensor) -> bool:
