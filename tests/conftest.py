@@ -138,7 +138,8 @@ def fuzz(pytestconfig: pytest.Config) -> Fuzz:
 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a CPU compute everything as another device does, without what is made for CPUs."""
-    for module in (char_conv, linear, lstm.torch_ops, softmax.torch_ops, sampled_softmax):
+    modules = backend, char_conv, linear, lstm, lstm.torch_ops, softmax.torch_ops, sampled_softmax
+    for module in modules:
         monkeypatch.setattr(module, "is_on_cpu", lambda _: False)
     monkeypatch.setattr(linear, "is_onednn_weight", lambda _: False)
 

@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +121,8 @@ def triton_kernels(device: torch.device) -> str:
         f"{name} in {dtype}"
         for name, operators in {"lstm": lstm, "softmax": softmax}.items()
         for dtype in (torch.float32, torch.bfloat16)
-        if backend.triton_ops_or(
-            operators.torch_ops, [torch.empty(0, dtype=dtype, device=device)]
-        ).__name__.endswith("triton_ops")
+        if backend.fastest(operators, [torch.empty(0, dtype=dtype, device=device)])
+        is import_module(f"{operators.__name__}.triton_ops")
     ]
     return " and ".join(names) or "none"
 

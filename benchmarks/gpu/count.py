@@ -60,7 +60,7 @@ def count() -> None:
         patch.setattr(functional, "dropout", lambda x, p, *_: torch.native_dropout(x, p, True)[0])
         for dtype, operators in product((torch.float32, torch.bfloat16), (lstm, softmax)):
             # Compare the kernels with PyTorch's operators, so that they are chosen.
-            backend.triton_ops_or(operators.torch_ops, [torch.empty(0, dtype=dtype)])
+            backend.fastest(operators, [torch.empty(0, dtype=dtype)])
         counted = Counted()
         patch.setattr(private_torch, "CPU_HAS_BFLOAT16", True)
         patch.setattr(backend, "launch", lambda *_: counted.operators.update(["launch"]))

@@ -4,7 +4,9 @@ computes it fast with PyTorch's operators, and `kernel.cpp` is compiled; where t
 `kernel.py`, it prepares the arguments. Tests compare them.
 """
 
-# Each compares its kernels with its definition, before `backend.KERNEL_STATUS` is read.
-from elmo_plugin.ops import char_conv, lstm, softmax
+from elmo_plugin.ops import backend, char_conv, lstm, softmax
 
 __all__ = ["char_conv", "lstm", "softmax"]
+
+# Here, because all operators are compared with the library once it is loaded.
+backend.KERNEL_DTYPES, backend.KERNEL_STATUS = backend.load_kernels([char_conv, lstm, softmax])

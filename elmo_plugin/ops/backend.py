@@ -1,29 +1,32 @@
 """
-The library of the compiled kernels.
+Chooses what computes an operator, and loads the library of the compiled kernels.
 
 The library is compiled from `kernel.cpp` of each operator; `setup.py` builds it where there is a
 C++ compiler. The kernels are used on CPUs for the precisions that `KERNEL_DTYPES` lists, unless the
-environment variable ELMO_PLUGIN_KERNEL is 0. Each operator compares its kernels with its definition
-when it is imported.
+environment variable ELMO_PLUGIN_KERNEL is 0. They are compared with PyTorch's operators when the
+library is loaded, and Triton's kernels when they are first used.
 """
 
 import logging
 import os
 import platform
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from elmo_plugin.ops.kernel_sources import sources_digest
+from elmo_plugin.ops.linear import is_on_cpu
 from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
 
 logger = logging.getLogger(__name__)
@@ -36,7 +39,15 @@ MANY_STEPS = 100_000
 """Steps of an LSTM layer, 50,000 tokens with two layers, after which kernels would save seconds."""
 
 _n_steps = 0
+_one_self_test = Lock()  # a self-test changes settings of the whole process meanwhile
 CPU = torch.device("cpu")
+
+KERNEL_DTYPES: frozenset[torch.dtype] = frozenset()
+KERNEL_STATUS = ""
+"""
+The precisions in which the compiled kernels are used, and whether and why they are on or off.
+`elmo_plugin.ops` sets both from `load_kernels` when it is imported.
+"""
 
 PADDED_TO = 32
 """
@@ -50,22 +61,51 @@ def how_to_build() -> str:
     return f"pip install --no-deps --no-build-isolation {source}"
 
 
-def takes(weight: Any) -> bool:
-    """Whether the kernels are used for this weight, which is not packed."""
+def fastest(operator: Any, weights: Sequence[Any]) -> Any:
+    """
+    The module of an operator that computes fastest with these weights: `kernel` on CPUs and
+    `triton_ops` on NVIDIA's GPUs, if its `DTYPES` have the weights' precision and it computes its
+    `example` right; `torch_ops` otherwise, and for packed weights. Triton's interpreter, which
+    tests use, runs on a CPU.
+    """
+    weight = weights[0]
+    if not isinstance(weight, Tensor) or torch.compiler.is_compiling():
+        return operator.torch_ops
+    has_kernels = _has_kernels(weight)
+    if (
+        not (has_kernels or _has_triton(weight))
+        or weight.dtype not in operator.DTYPES
+        or any(x.dtype != weight.dtype for x in weights[1:])
+    ):
+        return operator.torch_ops
+    if has_kernels:
+        return operator.kernel
+    with _one_self_test:
+        return _right_triton_ops(operator, weight.device, weight.dtype)
+
+
+def _has_kernels(weight: Tensor) -> bool:
+    """Whether the compiled kernels are used for the precision and the device of a weight."""
     return (
-        isinstance(weight, Tensor)
+        weight.dtype in KERNEL_DTYPES
         and weight.device.type == "cpu"
-        and weight.dtype in KERNEL_DTYPES
         and bool(torch.backends.mkldnn.enabled)
-        and not torch.compiler.is_compiling()
     )
 
 
-def quantizes(weight: Any) -> bool:
+def _has_triton(weight: Tensor) -> bool:
+    """Whether Triton's kernels run where a weight is."""
+    if is_on_cpu(weight):
+        return False
+    is_nvidia = weight.device.type == "cuda" and not torch.version.hip
+    return is_nvidia or os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def quantizes(weight: Tensor) -> bool:
     """Whether this weight, which is not packed, can be multiplied in int8 once it is frozen."""
     return (
-        takes(weight)
-        and weight.dtype == torch.float32
+        weight.dtype == torch.float32
+        and _has_kernels(weight)
         and bool(torch.ops.elmo_plugin.is_supported(torch.int8))
     )
 
@@ -89,8 +129,11 @@ def _check_built_from() -> None:
         raise RuntimeError(f"{LIBRARY} was built from other sources than those beside it{again}")
 
 
-def _load() -> tuple[frozenset[torch.dtype], str]:
-    """Returns `KERNEL_DTYPES` and `KERNEL_STATUS`."""
+def load_kernels(operators: Sequence[Any]) -> tuple[frozenset[torch.dtype], str]:
+    """
+    Load the library and compare it with PyTorch's operators. If one kernel is wrong in any
+    precision, none is used. Returns `KERNEL_DTYPES` and `KERNEL_STATUS`.
+    """
     if os.environ.get("ELMO_PLUGIN_KERNEL") == "0":
         return frozenset(), "off, because ELMO_PLUGIN_KERNEL is 0"
     if not LIBRARY.exists():
@@ -98,9 +141,16 @@ def _load() -> tuple[frozenset[torch.dtype], str]:
     try:
         _check_built_from()
         torch.ops.load_library(str(LIBRARY))
-        dtypes = frozenset(filter(torch.ops.elmo_plugin.is_supported, ONEDNN_DTYPES))
+        is_supported = torch.ops.elmo_plugin.is_supported
+        dtypes = tested = frozenset(filter(is_supported, ONEDNN_DTYPES))
+        if dtypes and is_supported(torch.int8):
+            tested |= {torch.int8}
+        for operator, dtype in product(operators, tested):
+            if dtype in operator.DTYPES:
+                compare(operator, operator.kernel, dtype)
     except Exception as error:  # whatever it is, PyTorch's operators compute the same
-        return _off(error)
+        logger.warning("The compiled kernels are not used: %s", error)
+        return frozenset(), f"off, because {error}"
     names = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
     return dtypes, f"on, for {names}" if names else NO_AVX2
 
@@ -122,68 +172,25 @@ def hint_to_build(n_steps: int) -> None:
         )
 
 
-def _off(error: object) -> tuple[frozenset[torch.dtype], str]:
-    logger.warning("The compiled kernels are not used: %s", error)
-    return frozenset(), f"off, because {error}"
-
-
-def check(
-    kernel: Callable[..., Any],
-    same: Callable[..., Any],
-    arguments: Callable[[torch.dtype, Callable[..., Tensor]], Sequence[Any]],
-    dtypes: Collection[torch.dtype] | None = None,
-) -> None:
+def compare(operator: Any, module: Any, dtype: torch.dtype, device: torch.device = CPU) -> None:
     """
-    Compare the tensors that a kernel returns with those of another function of the `same` results.
-    If one differs in any precision, no kernel is used. `arguments` makes them for a precision,
-    with a function of shapes that returns random numbers. `dtypes`: by default `KERNEL_DTYPES`.
+    Raise a `RuntimeError` if a module of an operator has other `results` than `torch_ops` for the
+    operator's `example` in this precision. `example` makes the arguments with a function of shapes
+    that returns random numbers.
     """
-    global KERNEL_DTYPES, KERNEL_STATUS
-    try:
-        for dtype in KERNEL_DTYPES if dtypes is None else dtypes:
-            compare(kernel, same, arguments, dtype)
-    except Exception as error:
-        KERNEL_DTYPES, KERNEL_STATUS = _off(f"{kernel.__module__}: {error}")
-
-
-def compare(
-    kernel: Callable[..., Any],
-    same: Callable[..., Any],
-    arguments: Callable[[torch.dtype, Callable[..., Tensor]], Sequence[Any]],
-    dtype: torch.dtype,
-    device: torch.device = CPU,
-) -> None:
-    """Raise a `RuntimeError` if a kernel is wrong in one precision; see `check`."""
     generator = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, device=CPU).to(device)
 
     with _default_context(device):
-        given = arguments(dtype, random)
-        for found, expected in zip(kernel(*given), same(*given)):
+        given = operator.example(dtype, random)
+        results = (operator.results(x, *given) for x in (module, operator.torch_ops))
+        for found, expected in zip(*results, strict=True):
             error = float((found - expected).abs().max())
             share = 1e-5 if dtype == torch.float32 else 0.02
             if not error <= share * max(1.0, float(expected.abs().max())):
-                raise RuntimeError(f"{dtype} is wrong by {error:g}")
-
-
-def triton_ops_or(torch_ops: Any, weights: Sequence[Tensor]) -> Any:
-    """
-    The module `triton_ops` beside an operator's `torch_ops`, whose kernels are for NVIDIA's GPUs
-    and for products in fp32 and bf16; or `torch_ops` where they do not run, or are wrong. Triton's
-    interpreter, which tests use, runs them on a CPU.
-    """
-    device, dtype = weights[0].device, weights[0].dtype
-    is_nvidia = device.type == "cuda" and not torch.version.hip
-    if (
-        not (is_nvidia or os.environ.get("TRITON_INTERPRET") == "1")
-        or dtype not in (torch.float32, torch.bfloat16)
-        or any(x.dtype != dtype for x in weights)
-        or torch.compiler.is_compiling()
-    ):
-        return torch_ops
-    return _right_triton_ops(torch_ops, device, dtype) or torch_ops
+                raise RuntimeError(f"{operator.__name__}: {dtype} is wrong by {error:g}")
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> None:
@@ -193,18 +200,17 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> None:
 
 
 @cache  # compared once in a process
-def _right_triton_ops(torch_ops: Any, device: torch.device, dtype: torch.dtype) -> Any:
-    """The module `triton_ops`, if it computes the operator's example on this device."""
-    if find_spec("triton") is None:
-        return None
-    name = torch_ops.__package__
+def _right_triton_ops(operator: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    """`triton_ops` if there is one that is right on this device, or `torch_ops`."""
+    name = f"{operator.__name__}.triton_ops"
+    if None in map(find_spec, ("triton", name)):
+        return operator.torch_ops
     try:
-        operator, triton_ops = import_module(name), import_module(f"{name}.triton_ops")
-        computed, expected = (partial(operator.results, x) for x in (triton_ops, torch_ops))
-        compare(computed, expected, operator.example, dtype, device)
+        triton_ops = import_module(name)
+        compare(operator, triton_ops, dtype, device)
     except Exception as error:  # whatever it is, PyTorch's operators compute the same
-        logger.warning("The Triton kernels of %s are not used: %s", name, error)
-        return None
+        logger.warning("The Triton kernels of %s are not used: %s", operator.__name__, error)
+        return operator.torch_ops
     return triton_ops
 
 
@@ -224,7 +230,3 @@ def _default_context(device: torch.device) -> Iterator[None]:
         products.fp32_precision = precision
         torch.set_num_threads(n_threads)
         torch.set_default_dtype(default_dtype)
-
-
-KERNEL_DTYPES, KERNEL_STATUS = _load()
-"""The precisions in which the kernels are used, and whether and why they are on or off."""

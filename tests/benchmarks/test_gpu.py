@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +20,7 @@ from benchmarks.gpu.text import InventedText
 from benchmarks.settings import QUICK, options_of
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
-from elmo_plugin.ops import lstm
+from elmo_plugin.ops import backend, lstm
 from elmo_plugin.text.characters import BEGIN_WORD, END_WORD, words_to_characters
 from tests.conftest import ROOT, python, without
 
@@ -74,9 +75,10 @@ def test_trainings_by_allennlp():
 def test_the_kernels_of_a_run_are_named(monkeypatch):
     """Without a GPU there are none; a kernel that fails its self-test is missing in the list."""
     assert command.triton_kernels(CPU) == "none"
-    chosen = SimpleNamespace(__name__="elmo_plugin.ops.lstm.triton_ops")
     monkeypatch.setattr(
-        command.backend, "triton_ops_or", lambda ops, x: ops if x[0].itemsize == 2 else chosen
+        command.backend,
+        "fastest",
+        lambda operator, x: x[0].itemsize == 4 and import_module(f"{operator.__name__}.triton_ops"),
     )
     assert command.triton_kernels(CPU) == "lstm in torch.float32 and softmax in torch.float32"
 
@@ -100,7 +102,7 @@ def test_late_parts_are_skipped(monkeypatch, tmp_path, capsys):
 def test_a_wrong_number_is_found_and_named(monkeypatch, tmp_path, capsys):
     """A tanh that is wrong by a hundredth is found in all precisions, and the line names the part
     and the difference."""
-    monkeypatch.setattr(lstm, "takes", lambda _: False)
+    monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
     monkeypatch.setattr(
         lstm.torch_ops, "quick_tanh", lambda x, out: torch.tanh(x, out=out).mul_(1.01)
     )

@@ -10,7 +10,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules.language_model import BiLMWithSoftmax
 from elmo_plugin.ops import backend
-from elmo_plugin.ops.lstm import SELF_TEST, lstm_scan, pack_lstm_weights, quantize_lstm_weights
+from elmo_plugin.ops.lstm import example, lstm_scan, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.text.lines import read_sentences
 from tests.compare import assert_close
 from tests.conftest import python
@@ -133,8 +133,7 @@ def test_a_row_of_numbers_near_zero_is_a_row_of_zeros():
 def random_case_weights():
     """Weights of an LSTM with an input of 5, D = 70 and P = 6."""
     random = partial(torch.randn, generator=torch.Generator().manual_seed(0))
-    (reading,) = SELF_TEST[2](torch.float32, random)
-    return reading.weights
+    return example(torch.float32, random)[0].weights
 
 
 @needs_int8
@@ -192,17 +191,20 @@ def test_without_int8_products_the_precision_is_that_of_bf16(monkeypatch):
 
 CHECKED = """
 import importlib, torch
-from elmo_plugin.ops import backend, lstm
+from elmo_plugin import ops
 torch.set_default_dtype(torch.float64)
-backend.check = lambda kernel, *_: print(kernel.__name__)
-importlib.reload(lstm)
+ops.backend.compare = lambda operator, _, dtype: print(operator.__name__, dtype)
+importlib.reload(ops)
 """
 
 
 @needs_int8
 def test_the_kernel_is_tested_whatever_the_default_dtype():
-    """Expected: both forms of the kernel, as without the other default."""
-    assert python("-c", CHECKED).stdout.split() == ["scan", "_quantized_scan"]
+    """Expected: all forms of the kernels, as without the other default."""
+    dtypes = {"char_conv": {torch.float32}, "lstm": {*backend.KERNEL_DTYPES, torch.int8}}
+    dtypes["softmax"] = backend.KERNEL_DTYPES
+    expected = {f"elmo_plugin.ops.{name} {dtype}" for name in dtypes for dtype in dtypes[name]}
+    assert set(python("-c", CHECKED).stdout.splitlines()) == expected
 
 
 def test_training_in_int8_is_refused():

@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Lock
+from time import sleep
 
 import pytest
 import torch
 
 from elmo_plugin.ops import backend, softmax
-from tests.conftest import ROOT
+from tests.conftest import ROOT, as_on_a_gpu
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -90,10 +93,11 @@ def test_falls_back(monkeypatch, caplog):
     import elmo_plugin.ops.softmax.triton_ops  # noqa: F401
 
     monkeypatch.setenv("TRITON_INTERPRET", "1")
+    as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
     backend._right_triton_ops.cache_clear()
-    weight = torch.empty(1, 1)
     for _ in range(2):
-        assert backend.triton_ops_or(softmax.torch_ops, [weight]) is softmax.torch_ops
+        assert backend.fastest(softmax, [torch.empty(1, 1)]) is softmax.torch_ops
     (record,) = caplog.records
     assert "Triton kernels of elmo_plugin.ops.softmax are not used" in record.getMessage()
     backend._right_triton_ops.cache_clear()
@@ -102,8 +106,33 @@ def test_falls_back(monkeypatch, caplog):
 def test_without_triton(monkeypatch, caplog):
     """Without Triton there is nothing to say, because PyTorch's builds for CPUs have none."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
+    as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
     monkeypatch.setattr(backend, "find_spec", lambda _: None)
     backend._right_triton_ops.cache_clear()
-    assert backend.triton_ops_or(softmax.torch_ops, [torch.empty(1, 1)]) is softmax.torch_ops
+    assert backend.fastest(softmax, [torch.empty(1, 1)]) is softmax.torch_ops
     backend._right_triton_ops.cache_clear()
     assert not caplog.records
+
+
+def test_threads_share_a_self_test(monkeypatch):
+    """By definition: it sets what all threads share, so that two at a time would restore each
+    other's settings. Here two threads need the same kernels at once, for the first time."""
+    running, n_tests = Lock(), []
+
+    def compare(*_):
+        assert running.acquire(blocking=False)
+        n_tests.append(1)
+        sleep(0.2)
+        running.release()
+
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
+    monkeypatch.setattr(backend, "compare", compare)
+    backend._right_triton_ops.cache_clear()
+    with ThreadPoolExecutor(2) as pool:
+        weights = [torch.empty(1, 1)]
+        first, second = pool.map(lambda _: backend.fastest(softmax, weights), range(2))
+    backend._right_triton_ops.cache_clear()
+    assert first is second is softmax.triton_ops and len(n_tests) == 1

@@ -169,7 +169,7 @@ def main(kernel: str, dtype_name: str, seed: str, number: str) -> None:
         patch.setattr(backend, "KERNEL_DTYPES", frozenset())
         patch.setattr(of_lstm, "DEVICE_ROWS", 64)  # several blocks of steps or rows
         patch.setattr(of_softmax, "DEVICE_BLOCK_NUMBERS", 20_000)
-        chosen = backend.triton_ops_or(operators.torch_ops, [torch.empty(0, dtype=dtype)])
+        chosen = backend.fastest(operators, [torch.empty(0, dtype=dtype)])
         assert chosen.__name__.endswith("triton_ops"), chosen
         if kernel == "lstm":
             check_without_steps_or_rows(dtype)

@@ -10,6 +10,7 @@ window adds to each filter. A convolution is then a sum of table rows,
 and its maximum over t is updated step by step, in cache, for the words that have a window at t.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -17,11 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from elmo_plugin.ops.backend import check, takes
+from elmo_plugin.ops.backend import fastest
 from elmo_plugin.ops.char_conv import torch_ops
 from elmo_plugin.ops.char_conv.reference import Convolutions
 from elmo_plugin.ops.linear import is_on_cpu
 from elmo_plugin.ops.private_torch import are_plain, no_double_backward
+
+DTYPES = (torch.float32,)
+"""The precision of the kernel."""
 
 MOST_CHARACTERS = 256
 """The longest word of the kernel, which keeps the positions of windows in a byte."""
@@ -34,6 +38,9 @@ code points has thousands, of which a batch has few; bytes are always fewer.
 
 _CONVOLUTION = (1,), (0,), (1,), 1
 """Stride, padding, dilation and groups of a convolution that the functions of this file compute."""
+
+_THIS = sys.modules[__name__]
+kernel = torch.ops.elmo_plugin  # its functions have the names, arguments and results of `torch_ops`
 
 
 def max_of_convolutions(
@@ -146,30 +153,18 @@ class _MaxOfConvolutions(torch.autograd.Function):
 
 
 def _operators(characters: Tensor, tables: Sequence[Tensor]) -> Any:
-    """
-    The module with `best_windows` and `table_gradients` for contiguous words of this length and
-    tables of this type: the compiled `kernel.cpp`, or `torch_ops`.
-    """
-    is_short = characters.size(1) <= MOST_CHARACTERS
-    is_kernel = is_short and tables[0].dtype == torch.float32 and takes(tables[0])
-    return torch.ops.elmo_plugin if is_kernel else torch_ops
+    """The module with `best_windows` and `table_gradients` for contiguous words of this length."""
+    return fastest(_THIS, tables) if characters.size(1) <= MOST_CHARACTERS else torch_ops
 
 
-def _example(dtype: torch.dtype, random: Any) -> tuple[Any, ...]:
+def example(dtype: torch.dtype, random: Any) -> tuple[Tensor, list[Tensor]]:
+    """Arguments of `results`."""
     characters = (random(9, 10) * 100).long() % 12
     characters[:4, 5:] = 0  # words with padding
     return characters, [random(1, 12, 5), random(3, 12, 70)]
 
 
-def _values(operators: Any) -> Any:
-    """A function that computes maxima, and the gradients of their tables."""
-
-    def compute(characters: Tensor, tables: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        best, at = operators.best_windows(characters, tables, True)
-        return best, *operators.table_gradients(best, characters, at, tables)
-
-    return compute
-
-
-SELF_TEST = _values(torch.ops.elmo_plugin), _values(torch_ops), _example
-check(*SELF_TEST)
+def results(operators: Any, characters: Tensor, tables: Sequence[Tensor]) -> list[Tensor]:
+    """The maxima of `operators` and the gradients of their tables, for comparing them."""
+    best, at = operators.best_windows(characters, tables, True)
+    return [best, *operators.table_gradients(best, characters, at, tables)]

@@ -7,13 +7,15 @@ probabilities are in memory at a time. The compiled kernel is used if possible, 
 NVIDIA's GPUs, and PyTorch's operators on other machines and for other types.
 """
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo_plugin.ops.backend import PADDED_TO, check, takes, triton_ops_or
+from elmo_plugin.ops.backend import PADDED_TO, fastest
 from elmo_plugin.ops.private_torch import no_double_backward, no_forward_mode
 from elmo_plugin.ops.softmax import torch_ops
 from elmo_plugin.ops.softmax.reference import reference_sampled_softmax_loss
@@ -25,6 +27,11 @@ __all__ = [
     "sampled_softmax_loss",
     "softmax_loss",
 ]
+
+DTYPES = torch.float32, torch.bfloat16
+"""The precisions of products of the kernels."""
+
+_THIS = sys.modules[__name__]
 
 
 def sampled_softmax_loss(
@@ -53,7 +60,7 @@ def softmax_loss(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) 
 
 def log_likelihoods(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The terms of `softmax_loss`, negated, shape `(n,)`, without a gradient."""
-    if _is_for_kernel(hidden, weight):
+    if _operators(hidden, weight) is kernel:
         return -_full_losses(hidden, targets, weight, bias, gradients=False)[0]
     no_forward_mode(hidden, weight, bias)
     logits = (hidden * weight.index_select(0, targets).to(hidden.dtype)).sum(dim=1)
@@ -149,23 +156,18 @@ def _losses(
     no_forward_mode(hidden, weight, bias)
     true_weight = true_weight.to(hidden.dtype)
     true_logits = (hidden * true_weight).sum(dim=1) + true_bias
-    losses = _kernel_losses if _is_for_kernel(hidden, weight) else _operators(hidden, weight).losses
-    results = losses(hidden, hits, weight, bias, true_logits, d_weight)
-    if d_weight is not None:
-        _, d_true, d_hidden, _ = results
+    losses = _operators(hidden, weight).losses
+    of_rows, *gradients = losses(hidden, hits, weight, bias, true_logits, d_weight)
+    if gradients:
+        d_true, d_hidden, _ = gradients
         d_hidden.addcmul_(true_weight, d_true[:, None])
-    return results
-
-
-def _is_for_kernel(hidden: Tensor, weight: Tensor) -> bool:
-    return takes(weight) and hidden.dtype == torch.float32 and hidden.numel() > 0
+    return of_rows, *gradients
 
 
 def _operators(hidden: Tensor, weight: Tensor) -> Any:
-    """The module with `losses` for these tensors, other than the compiled kernel."""
-    if torch_ops.is_on_cpu(hidden) or hidden.dtype != torch.float32:
-        return torch_ops
-    return triton_ops_or(torch_ops, [weight])
+    """The module with `losses` for these tensors: kernels are for logits in fp32."""
+    is_usual = hidden.dtype == torch.float32 and hidden.numel() > 0
+    return fastest(_THIS, [weight]) if is_usual else torch_ops
 
 
 def _kernel_losses(
@@ -194,22 +196,18 @@ def _kernel_losses(
     return results
 
 
+kernel: Any = SimpleNamespace(losses=_kernel_losses)
+
+
 def example(dtype: torch.dtype, random: Any) -> tuple[Tensor, ...]:
+    """Arguments of `results`."""
     n, n_words, dim = 70, 150, 40
     weight = (0.3 * random(n_words, dim)).to(dtype)
     hidden, hits = random(n, dim), torch.arange(n) - 1
-    return hidden, hits, weight, random(n_words), random(n), torch.empty(n_words, dim)
+    return hidden, hits, weight, random(n_words), random(n)
 
 
-def _all_of(losses: Any) -> Any:
-    """The function `losses` with its last argument, the gradient of the weight, as a result."""
-    return lambda *arguments: (*losses(*arguments), arguments[-1].clone())
-
-
-def results(operators: Any, *arguments: Tensor) -> tuple[Tensor, ...]:
-    """The results of `operators`, for comparing them."""
-    return _all_of(operators.losses)(*arguments)
-
-
-SELF_TEST = _all_of(_kernel_losses), _all_of(torch_ops.losses), example
-check(*SELF_TEST)
+def results(operators: Any, *arguments: Tensor) -> list[Tensor]:
+    """The losses of `operators` and all gradients, for comparing them."""
+    d_weight = torch.empty(arguments[2].shape)
+    return [*operators.losses(*arguments, d_weight), d_weight]
