@@ -26,7 +26,7 @@ from allennlp.models.archival import archive_model
 
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import write_options
-from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
+from elmo_plugin.formats.bilm_tf.weights import write_weights
 from elmo_plugin.modules import BiLM, sampled_softmax
 from elmo_plugin.ops import backend, char_conv, linear, lstm, private_torch, softmax
 from elmo_plugin.options import BiLMOptions

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
+from elmo_plugin.formats.bilm_tf.weights import write_weights
 from elmo_plugin.modules import BiLM, LSTMState, SampledSoftmax
 from elmo_plugin.modules.bilm import SentenceLayers
 from elmo_plugin.options import BiLMOptions

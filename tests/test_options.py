@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.build import check_size
+from elmo_plugin.formats.fill import check_size
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from tests import oracle

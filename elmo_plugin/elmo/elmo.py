@@ -28,8 +28,9 @@ from elmo_plugin.checks import (
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
-from elmo_plugin.formats.build import FoundBiLM, check_size
+from elmo_plugin.formats.fill import check_size
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
+from elmo_plugin.formats.format import FoundBiLM
 from elmo_plugin.formats.mixes import LARGEST, TrainedMixes
 from elmo_plugin.modules import BiLM, ScalarMix
 from elmo_plugin.ops.private_torch import not_compiled

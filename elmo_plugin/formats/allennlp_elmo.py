@@ -5,21 +5,18 @@ the gates in another order, with the 1 of the forget gate added to its bias. ELM
 this layout too, under names that begin otherwise. At the end is what AllenNLP's own code can read.
 """
 
-from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from elmo_plugin.checks import MOST, InputError
-from elmo_plugin.formats.build import allocate, check_state, meta_modules
+from elmo_plugin.formats.fill import Layout, Tensors, fill, meta_modules
 from elmo_plugin.modules import BiLM, CharCNN
 from elmo_plugin.modules.char_cnn import Highway
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS
-
-Views = dict[str, list[Tensor]]
-"""Views of our parameters by name. An array is its views concatenated along the first dimension."""
 
 CHARACTERS = "_elmo_lstm._token_embedder._char_embedding_weights"
 CACHED_WORDS = "_elmo_lstm._word_embedding.weight"
@@ -29,8 +26,8 @@ def take_allennlp_weights(elmo: Any, state: dict[str, Tensor], prefix: str, *_: 
     """
     Pre-hook of `load_state_dict` of a module with a `bilm`, which accepts the weights of AllenNLP's
     own `Elmo`: replaces the biLM in a state dictionary by one under our names. The mixes and the
-    embedder's projection have the same names in AllenNLP. Raises an `InputError` as `check_state`,
-    or if words have vectors that were trained apart from their characters.
+    embedder's projection have the same names in AllenNLP. Raises an `InputError` as `fill`, or if
+    words have vectors that were trained apart from their characters.
     """
     if prefix + CHARACTERS not in state:
         return
@@ -41,9 +38,10 @@ def take_allennlp_weights(elmo: Any, state: dict[str, Tensor], prefix: str, *_: 
         )
     state.pop(prefix + CACHED_WORDS, None)
     bilm, _softmax = meta_modules(elmo.bilm.options, None, MOST)
-    names = [name for name in _views(bilm) if prefix + name in state]
+    names = [name for name in _layout(bilm) if prefix + name in state]
     weights = {name: state.pop(prefix + name).float() for name in names}
-    fill_views(bilm, _views, weights, "the options of the biLM", prefix)
+    fill([bilm], partial(_layout, bilm), Tensors(weights, "the options of the biLM", prefix))
+    as_our_equations(bilm)
     bilm.warm_state = elmo.bilm.warm_state  # AllenNLP has none
     state.update({f"{prefix}bilm.{name}": x for name, x in bilm.state_dict().items()})
     elmo.needs_warm_state = True
@@ -56,8 +54,8 @@ def compute_warm_state(elmo: Any, _: object) -> None:
     elmo.needs_warm_state = False
 
 
-def _views(bilm: BiLM) -> Views:
-    views = common_views(
+def _layout(bilm: BiLM) -> Layout:
+    layout = common_layout(
         bilm,
         convolution="_elmo_lstm._token_embedder.char_conv_",
         highway="_elmo_lstm._token_embedder._highways._layers.",
@@ -65,16 +63,16 @@ def _views(bilm: BiLM) -> Views:
         lstm="_elmo_lstm._elmo_lstm.",
     )
     if isinstance(bilm.token_encoder, CharCNN):
-        views[CHARACTERS] = [bilm.token_encoder.char_embedding.weight]
-    return views
+        layout[CHARACTERS] = [bilm.token_encoder.char_embedding.weight]
+    return layout
 
 
-def common_views(
+def common_layout(
     bilm: BiLM, *, convolution: str, highway: str, projection: str, lstm: str
-) -> Views:
+) -> Layout:
     """
-    Views of what AllenNLP and ELMoForManyLangs have in the same layout: all but the characters and
-    the words. The arguments are what the names of a convolution, and so on, begin with.
+    The layout that AllenNLP and ELMoForManyLangs share, of all but the characters and the words.
+    The arguments are what the names of a convolution, and so on, begin with.
     """
     linears: dict[str, list[Any]] = {}
     for module in bilm.token_encoder.modules():
@@ -85,7 +83,7 @@ def common_views(
     if bilm.token_encoder.projection is not None:
         linears[projection] = [bilm.token_encoder.projection]
     kinds = ("weight", "bias")
-    views = {
+    layout = {
         f"{name}.{kind}": [getattr(module, kind).detach() for module in modules]
         for name, modules in linears.items()
         for kind in kinds
@@ -93,12 +91,12 @@ def common_views(
     for k, layer in enumerate(bilm.bilstm.layers):
         for d, direction in enumerate(("forward", "backward")):
             start = f"{lstm}{direction}_layer_{k}"
-            views[f"{start}.input_linearity.weight"] = _gates(layer.input_weight[d])
-            views[f"{start}.state_linearity.weight"] = _gates(layer.recurrent_weight[d])
-            views[f"{start}.state_linearity.bias"] = _gates(layer.bias[d])
+            layout[f"{start}.input_linearity.weight"] = _gates(layer.input_weight[d])
+            layout[f"{start}.state_linearity.weight"] = _gates(layer.recurrent_weight[d])
+            layout[f"{start}.state_linearity.bias"] = _gates(layer.bias[d])
             if layer.projection_weight is not None:
-                views[f"{start}.state_projection.weight"] = [layer.projection_weight[d].t()]
-    return views
+                layout[f"{start}.state_projection.weight"] = [layer.projection_weight[d].t()]
+    return layout
 
 
 def _gates(x: Tensor) -> list[Tensor]:
@@ -108,23 +106,8 @@ def _gates(x: Tensor) -> list[Tensor]:
 
 
 @torch.no_grad()
-def fill_views(
-    bilm: BiLM,
-    views: Callable[[BiLM], Views],
-    weights: Mapping[str, Tensor],
-    source: str,
-    prefix: str = "",
-) -> None:
-    """
-    Fill a biLM, which has no memory, with weights in this layout. `views` gives its views by the
-    names of `weights`. Raises an `InputError` as `check_state`, whose last arguments are these.
-    """
-    expected = {name: torch.cat(parts) for name, parts in views(bilm).items()}
-    check_state(expected, weights, source, prefix)
-    allocate(bilm)
-    for name, parts in views(bilm).items():
-        for part, numbers in zip(parts, weights[name].split([len(part) for part in parts])):
-            part.copy_(numbers)
+def as_our_equations(bilm: BiLM) -> None:
+    """Convert weights in this layout in which the equations differ. Modified in place."""
     for layer in bilm.bilstm.layers:
         layer.bias.unflatten(1, (4, -1))[:, 2] -= 1  # our equation adds it to the forget gate
     for module in bilm.token_encoder.modules():

@@ -9,6 +9,7 @@ the vocabulary, where the embedder stores them (`plugin/token_embedders/options_
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,17 @@ from elmo_plugin.checks import InputError, fail, shown
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.allennlp_elmo import CHARACTERS
 from elmo_plugin.formats.bilm_tf.texts import options_from_dict
-from elmo_plugin.formats.build import (
-    Format,
-    FoundBiLM,
+from elmo_plugin.formats.fill import (
+    Tensors,
     check_finite,
-    check_state,
+    check_lexicon,
     check_words,
-    load_state,
+    fill,
     meta_modules,
+    own_names,
     tie,
 )
+from elmo_plugin.formats.format import Format, FoundBiLM
 from elmo_plugin.formats.mixes import TrainedMixes, mix_settings
 from elmo_plugin.formats.small_files import CONFIG, parse_json, read_json, read_text
 from elmo_plugin.modules import BiLM
@@ -85,15 +87,12 @@ def read_archive(folder: Path, with_softmax: bool, part: str | None = None) -> F
         if shared is None or table is None or not torch.equal(shared, table):
             raise InputError(f"softmax.weight: expected that of {TABLE}, with tied, found another")
     modules = torch.nn.ModuleDict({"bilm": bilm, "softmax": softmax})
-    if not with_softmax:
-        unread = torch.nn.ModuleDict({"softmax": modules.pop("softmax")})
-        others = {name: state.pop(name) for name in list(state) if not name.startswith("bilm.")}
-        check_state(unread.state_dict(), others, CONFIG)
-    load_state(modules, state, CONFIG)
+    wanted = softmax if with_softmax else None
+    fill([bilm, wanted], partial(own_names, modules), Tensors(state, CONFIG))
+    check_lexicon(modules)
     check_words(bilm, words, WORDS)
-    if with_softmax:
-        tie(bilm, softmax)
-    return FoundBiLM(bilm, softmax if with_softmax else None, words)
+    tie(bilm, wanted)
+    return FoundBiLM(bilm, wanted, words)
 
 
 def _read_words(folder: Path) -> list[str]:
@@ -165,7 +164,9 @@ def read_task(folder: Path, parameters: dict[str, Any], embedder: str | None) ->
         )
     stored = stored_options(read_text(folder / FILE, "the options of a biLM").split("\n"))
     bilm = _bilm(stored, block, of_bilm)
-    load_state(torch.nn.ModuleDict({"bilm": bilm}), of_bilm, FILE, prefix)
+    modules = torch.nn.ModuleDict({"bilm": bilm})
+    fill([bilm], partial(own_names, modules), Tensors(of_bilm, FILE, prefix))
+    check_lexicon(modules)
     return FoundBiLM(bilm, mixes=_mixes(state, prefix, block))
 
 
@@ -233,13 +234,9 @@ def _bilm(stored: dict[str, BiLMOptions], block: dict[str, Any] | None, state: S
     source = source_of(*((block or {}).get(key) for key in signature(source_of).parameters))
     different = {stored[source]} if source in stored else set(stored.values())
     bilms = [meta_modules(options, None, most_layers=len(state))[0] for options in different]
-    if len(bilms) != 1:  # of the only one, `load_state` says what differs
-        shapes = {name: x.shape for name, x in state.items()}
-        bilms = [
-            bilm
-            for bilm in bilms
-            if {f"bilm.{name}": x.shape for name, x in bilm.state_dict().items()} == shapes
-        ]
+    if len(bilms) != 1:  # of the only one, `fill` says what differs
+        shapes = {name.removeprefix("bilm."): x.shape for name, x in state.items()}
+        bilms = [b for b in bilms if {n: x.shape for n, x in b.state_dict().items()} == shapes]
     if len(bilms) != 1:
         fail(FILE, "the options of one biLM of the weights' sizes", len(bilms))
     return bilms[0]

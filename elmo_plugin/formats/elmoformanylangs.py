@@ -3,6 +3,7 @@ Reads the folder of a model of ELMoForManyLangs (Che et al. 2018). Its names app
 """
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError, check_path, fail, shown
 from elmo_plugin.files.torch_file import load_weights
-from elmo_plugin.formats.allennlp_elmo import Views, common_views, fill_views
-from elmo_plugin.formats.build import Format, FoundBiLM, check_lexicon, meta_modules
+from elmo_plugin.formats.allennlp_elmo import as_our_equations, common_layout
+from elmo_plugin.formats.fill import Layout, Tensors, check_lexicon, fill, meta_modules
+from elmo_plugin.formats.format import Format, FoundBiLM
 from elmo_plugin.formats.small_files import CONFIG, read_json, read_text
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.lexicon import CodePoints
@@ -77,7 +79,8 @@ def read_elmoformanylangs(path: Path, with_softmax: bool = False) -> FoundBiLM:
         weights.update(load_weights(file, may_be_old=True))
     options, words = _options(path, weights)
     bilm, _ = meta_modules(options, None, most_layers=len(weights))
-    fill_views(bilm, _views, weights, CONFIG)
+    fill([bilm], partial(_layout, bilm), Tensors(weights, CONFIG))
+    as_our_equations(bilm)
     encoder = bilm.token_encoder
     _fill_lexicon(path / CHARACTERS, encoder.code_points)
     if encoder.table is not None:
@@ -184,8 +187,8 @@ def _check_entry(file: Path, numbers: dict[str, int], entry: str) -> None:
         raise InputError(f"{file}: expected an entry {entry}, found none")
 
 
-def _views(bilm: BiLM) -> Views:
-    views = common_views(
+def _layout(bilm: BiLM) -> Layout:
+    layout = common_layout(
         bilm,
         convolution="convolutions.",
         highway="highways._layers.",
@@ -194,10 +197,10 @@ def _views(bilm: BiLM) -> Views:
     )
     encoder = bilm.token_encoder
     # Row 0 means "no word here", and the file does not contain it.
-    views[CHARACTER_TABLE] = [encoder.characters.char_embedding.weight[1:]]
+    layout[CHARACTER_TABLE] = [encoder.characters.char_embedding.weight[1:]]
     if encoder.table is not None:
-        views[WORD_TABLE] = [encoder.table.embedding.weight]
-    return views
+        layout[WORD_TABLE] = [encoder.table.embedding.weight]
+    return layout
 
 
 # The config names one more file, of any name that ends in .json.

@@ -14,9 +14,9 @@ from elmo_plugin.files.local_path import local_path
 from elmo_plugin.formats.archive import ARCHIVE
 from elmo_plugin.formats.bilm_tf.folder import BILM_TF
 from elmo_plugin.formats.bilm_tf.texts import read_options
-from elmo_plugin.formats.bilm_tf.weight_reader import read_weights
-from elmo_plugin.formats.build import FoundBiLM
+from elmo_plugin.formats.bilm_tf.weights import read_weights
 from elmo_plugin.formats.elmoformanylangs import ELMOFORMANYLANGS
+from elmo_plugin.formats.format import FoundBiLM
 from elmo_plugin.formats.tf_checkpoint import CHECKPOINT, index_of
 from elmo_plugin.formats.unpack import unpacked
 from elmo_plugin.options import BiLMOptions

@@ -9,7 +9,7 @@ import torch
 
 from elmo_plugin import Elmo, ElmoEmbedder
 from elmo_plugin.formats.bilm_tf.texts import read_options
-from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
+from elmo_plugin.formats.bilm_tf.weights import write_weights
 from elmo_plugin.modules import BiLM
 from tests.adapters.test_allennlp_09 import Stock
 from tests.compare import assert_close

@@ -30,7 +30,7 @@ from elmo_plugin.files import hdf5
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.formats.allennlp_elmo import refused_by_allennlp, who_reads
 from elmo_plugin.formats.bilm_tf.texts import write_options
-from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
+from elmo_plugin.formats.bilm_tf.weights import write_weights
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words

@@ -15,7 +15,7 @@ from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora.score_table import score_columns
 from elmo_plugin.formats.bilm_tf.texts import write_options, write_vocabulary_file
-from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
+from elmo_plugin.formats.bilm_tf.weights import write_weights
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.ops.softmax import torch_ops
 from tests import conftest, oracle

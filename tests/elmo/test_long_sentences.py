@@ -14,7 +14,7 @@ from allennlp.modules.token_embedders import TokenEmbedder
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.formats.bilm_tf.texts import write_options
-from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
+from elmo_plugin.formats.bilm_tf.weights import write_weights
 from elmo_plugin.modules import SampledSoftmax
 from tests import oracle
 from tests.commands.test_elmo import read

@@ -18,7 +18,7 @@ from elmo_plugin.commands import runner, score
 from elmo_plugin.corpora import pairs
 from elmo_plugin.corpora import uses as uses_module
 from elmo_plugin.elmo import elmo as elmo_module
-from elmo_plugin.formats.build import FoundBiLM
+from elmo_plugin.formats.format import FoundBiLM
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data import token_indexer

@@ -11,18 +11,15 @@ import torch
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.hdf5 import VERSION, find_array, open_hdf5, write_array
-from elmo_plugin.formats.bilm_tf.weight_reader import HDF5Arrays, fill
+from elmo_plugin.formats.bilm_tf.weights import HDF5Arrays
 
 NUMBERS = np.arange(6, dtype="float32").reshape(2, 3)
 
 
 def read(path: Path, name: str = "a/x") -> np.ndarray:
     with open_hdf5(path) as file:
-        array = find_array(file, name)
-        assert array is not None
-        found = torch.empty(array.shape)
-        fill([found], HDF5Arrays(file), name)
-        return found.numpy()
+        assert find_array(file, name) is not None
+        return torch.cat(list(HDF5Arrays(file).rows(name, torch.float32))).numpy()
 
 
 @pytest.mark.parametrize("dtype", ["<f2", ">f2", "<f4", ">f4", "<f8", ">f8"])

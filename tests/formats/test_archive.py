@@ -25,8 +25,8 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.files.torch_file import DamagedFileError
 from elmo_plugin.formats import small_files
-from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.formats.format import FoundBiLM
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from tests.conftest import Fuzz

@@ -23,12 +23,12 @@ from huggingface_hub import constants, file_download
 from elmo_plugin import Elmo, formats
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands.arguments import add_model_arguments, load_elmo
-from elmo_plugin.files import local_path
+from elmo_plugin.files import hdf5, local_path
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.formats import archive
-from elmo_plugin.formats.bilm_tf import texts, weight_reader
-from elmo_plugin.formats.build import Format
+from elmo_plugin.formats.bilm_tf import texts
 from elmo_plugin.formats.find import FORMATS, NAMES_OF_A_BILM, find_bilm
+from elmo_plugin.formats.format import Format
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
@@ -432,7 +432,7 @@ def test_each_thing_is_done_once(form: str, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(module, name, call)
 
     counted(texts, "options_from_dict")
-    counted(weight_reader, "open_hdf5")
+    counted(hdf5, "open_hdf5")
     counted(archive, "load_weights")
     counted(BiLM, "__init__")
     before = torch.get_rng_state()

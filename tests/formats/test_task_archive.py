@@ -109,9 +109,7 @@ def test_two_biLMs_of_the_same_sizes(tmp_path: Path) -> None:
         options["lstm"]["cell_clip"] = clip
         (tmp_path / name / "options.json").write_text(json.dumps(options))
         with pytest.MonkeyPatch.context() as patch:  # files that record no options
-            patch.setattr(
-                "elmo_plugin.formats.bilm_tf.weight_reader._check_options", lambda *_: None
-            )
+            patch.setattr("elmo_plugin.formats.bilm_tf.arrays._check_options", lambda *_: None)
             found = find_bilm(tmp_path / name)
             Elmo(found.bilm).save(tmp_path / name)
     model = write_task(

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from elmo_plugin.checks import SHOWN, InputError, fail, shown
 from elmo_plugin.formats.small_files import read_json
@@ -64,12 +62,12 @@ def _known_keys(block: Any, options: type) -> Any:
 
 class SoftmaxRows(NamedTuple):
     """
-    The words of a softmax, first `<S>`, `</S>` and `<UNK>`, and the number of the word of each row
-    in the file, shape `(V,)`, int64; `None` if they are in the same order.
+    The words of a softmax, first `<S>`, `</S>` and `<UNK>`, and the parts of them that, one after
+    another, are the words of the rows in the file.
     """
 
     words: list[str]
-    order: Tensor | None
+    runs: list[slice]
 
 
 def read_vocabulary_file(file: str | os.PathLike) -> list[str]:
@@ -126,9 +124,10 @@ def read_softmax_rows(file: str | os.PathLike, n_rows: int, of: str) -> SoftmaxR
         )
     special = [row_of[word] for word in SPECIAL_WORDS]
     rows = [*special, *(row for row in range(n_rows) if row not in special)]
-    is_in_order = special == list(range(len(special)))
-    order = None if is_in_order else torch.from_numpy(np.argsort(rows))
-    return SoftmaxRows([words[row] for row in rows], order)
+    order = np.argsort(rows)  # the number of the word of each row in the file
+    parts = np.split(order, np.flatnonzero(np.diff(order) != 1) + 1)
+    runs = [slice(int(part[0]), int(part[-1]) + 1) for part in parts]
+    return SoftmaxRows([words[row] for row in rows], runs)
 
 
 def _read_words(file: str | os.PathLike, may_be_empty: bool = False) -> Iterator[tuple[int, str]]:

@@ -8,16 +8,15 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.hdf5 import BLOCK_BYTES
+from elmo_plugin.formats.bilm_tf.arrays import NamedArrays, read_arrays
 from elmo_plugin.formats.bilm_tf.folder import vocabulary_in
 from elmo_plugin.formats.bilm_tf.texts import OPTIONS, read_options
-from elmo_plugin.formats.bilm_tf.weight_reader import read_arrays
-from elmo_plugin.formats.build import Format, FoundBiLM
+from elmo_plugin.formats.format import Format, FoundBiLM
 from elmo_plugin.formats.small_files import MOST_BYTES, read_small_file
 from elmo_plugin.formats.tf_checkpoint.index_file import (
     Fields,
@@ -110,7 +109,7 @@ def _step(index: Path) -> int:
     return int(step[1]) if step else -1
 
 
-class CheckpointArrays:
+class CheckpointArrays(NamedArrays):
     """
     The variables of a checkpoint, which is the files `PREFIX.index` and `PREFIX.data-K-of-N`, under
     the names of bilm-tf's HDF5. Raises an `InputError` if a file is damaged or missing.
@@ -122,14 +121,14 @@ class CheckpointArrays:
         header = entries.pop("", {})
         n_shards = _integer(header, N_SHARDS)
         if _integer(header, IS_BIG_ENDIAN):
-            raise self._wrong("numbers in little-endian order", "others")
+            raise self.wrong("", "numbers in little-endian order", "others")
         shards = {_integer(entry, SHARD) for entry in entries.values()}
         prefix = self._path.removesuffix(".index")
         self._shards = {k: Path(f"{prefix}.data-{k:05d}-of-{n_shards:05d}") for k in shards}
         sizes = {}
         for k, shard in self._shards.items():
             if not shard.is_file():
-                raise self._wrong(f"a file {shard.name} next to it", "none")
+                raise self.wrong("", f"a file {shard.name} next to it", "none")
             sizes[k] = shard.stat().st_size
         self.n_bytes = sum(sizes.values())
         for name, entry in entries.items():
@@ -157,9 +156,9 @@ class CheckpointArrays:
         if entry is None:
             return None
         if (number := _integer(entry, TYPE)) not in TYPES:
-            raise self._wrong("floating-point numbers", f"TensorFlow's type {number}", name)
+            raise self.wrong(name, "floating-point numbers", f"TensorFlow's type {number}")
         if SLICES in entry:
-            raise self._wrong("an array in one piece", "slices", name)
+            raise self.wrong(name, "an array in one piece", "slices")
         try:
             dimensions = message(_bytes(entry, SHAPE))
             shape = tuple(
@@ -168,14 +167,14 @@ class CheckpointArrays:
                 if isinstance(length, bytes)
             )
         except (IndexError, ValueError) as error:
-            raise self._wrong("a shape", error, name) from None
+            raise self.wrong(name, "a shape", error) from None
         n_bytes = math.prod(shape) * np.dtype(TYPES[number]).itemsize
         if n_bytes != (size := _integer(entry, SIZE)):
-            raise self._wrong(f"{n_bytes:,} bytes, as its shape says", f"{size:,}", name)
+            raise self.wrong(name, f"{n_bytes:,} bytes, as its shape says", f"{size:,}")
         return shape
 
-    def rows(self, name: str) -> Iterator[np.ndarray]:
-        """See `Arrays`. A wrong checksum is an error instead of the last block."""
+    def blocks(self, name: str) -> Iterator[np.ndarray]:
+        """See `NamedArrays`. A wrong checksum is an error instead of the last block."""
         shape, entry = self.shape(name), self._entries[name]
         assert shape is not None
         left, crc = _integer(entry, SIZE), 0
@@ -188,13 +187,9 @@ class CheckpointArrays:
                 left -= min(left, block_bytes)
                 crc = crc32c(block, crc)
                 if not left and masked(crc) != _integer(entry, CHECKSUM):
-                    raise self._wrong("the numbers as they were written", "damage", name)
+                    raise self.wrong(name, "the numbers as they were written", "damage")
                 numbers = block.view(TYPES[_integer(entry, TYPE)])
                 yield numbers.reshape(-1, *shape[1:])
-
-    def _wrong(self, expected: str, actual: Any, name: str = "") -> InputError:
-        place = f"{self._path}: {name}: " if name else f"{self._path}: "
-        return InputError(f"{place}expected {expected}, found {actual}")
 
 
 def _renamed(name: str) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from elmo_plugin.checks import InputError, fail
 from elmo_plugin.files.torch_file import load_weights
-from elmo_plugin.formats.build import check_size, check_words
+from elmo_plugin.formats.fill import check_size, check_words
 from elmo_plugin.modules import language_model
 from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE

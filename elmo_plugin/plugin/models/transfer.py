@@ -8,8 +8,8 @@ import torch
 
 from elmo_plugin.checks import InputError, check_path, fail, named
 from elmo_plugin.formats.bilm_tf.folder import HDF5_ENDINGS
-from elmo_plugin.formats.build import FoundBiLM
 from elmo_plugin.formats.find import File, find_bilm
+from elmo_plugin.formats.format import FoundBiLM
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
 

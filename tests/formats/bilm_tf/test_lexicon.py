@@ -15,9 +15,9 @@ from allennlp.models import Model
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf import weight_reader
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from tests.conftest import WORDS
 from tests.formats.test_elmoformanylangs import write_model
@@ -101,6 +101,21 @@ def test_the_vocabulary_of_another_model(tmp_path: Path, tied: bool, words: list
             find_bilm(*named, with_softmax=True)
 
 
+def test_a_vocabulary_of_the_softmax_alone(tmp_path: Path) -> None:
+    """By definition: a biLM that reads characters and words has a table of its own, whose rows are
+    not those of the softmax. The expected weights are those that were written."""
+    bilm = find_bilm(write_model(tmp_path / "model")).bilm
+    dim = bilm.options.lstm.projection_dim
+    softmax = SampledSoftmax(n_words=len(WORDS), dim=dim, n_negative_samples=None)
+    write_model_files(tmp_path / "files", bilm, softmax=softmax, words=WORDS)
+    for words in (WORDS, [*WORDS[3:], *WORDS[:3]]):
+        (tmp_path / "files" / "vocabulary.txt").write_text("\n".join(words))
+        found = find_bilm(tmp_path / "files", with_softmax=True)
+        assert found.words == WORDS
+        for name, tensor in bilm.state_dict().items():
+            assert torch.equal(found.bilm.state_dict()[name], tensor), name
+
+
 def test_a_weight_file_without_the_table(tmp_path: Path) -> None:
     """Expected: the error names the array that is missing, and not the vocabulary."""
     folder = as_bilm_tf(write_words(tmp_path / "files"))
@@ -171,7 +186,7 @@ def test_the_size_of_the_words_is_checked_before_memory_is_taken(
     (folder / "options.json").write_text(json.dumps(options))
     with h5py.File(folder / "weights.hdf5", "a") as file:
         del file.attrs["options.json"]
-    monkeypatch.setattr(weight_reader, "allocate", None)
+    monkeypatch.setattr(torch, "zeros_like", None)
     with pytest.raises(InputError, match=r"lexicon/words: expected the shape \(2147483647,\)"):
         find_bilm(folder)
 

@@ -15,12 +15,11 @@ from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.files import hdf5
 from elmo_plugin.files.atomic_write import DiskFullError
-from elmo_plugin.formats.bilm_tf import weight_reader
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import options_from_dict, read_options, write_options
-from elmo_plugin.formats.bilm_tf.weight_reader import read_weights
-from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
+from elmo_plugin.formats.bilm_tf.weights import read_weights, write_weights
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
@@ -275,8 +274,8 @@ def test_an_array_is_found_once(files, monkeypatch):
     """By definition."""
     _, path, bilm = files
     found = []
-    find = weight_reader.find_array
-    monkeypatch.setattr(weight_reader, "find_array", lambda *x: (found.append(x[1]), find(*x))[1])
+    find = hdf5.find_array
+    monkeypatch.setattr(hdf5, "find_array", lambda *x: (found.append(x[1]), find(*x))[1])
     read_weights(bilm.options, path)
     assert len(found) == len(set(found)) > 9
 
@@ -478,13 +477,13 @@ def test_wrong_weights_name_the_file_and_the_key(files, name, array, message):
 )
 def test_weights_of_more_layers_are_refused(files, block, key, value, name):
     """The file has one layer more than the options, so the vectors would be those of another model.
-    Files of other programs do not contain their options."""
+    Files of other programs contain neither their options nor a warm state."""
     options_file, path, _ = files
     options = json.loads(options_file.read_text())
     options[block][key] = value
     options_file.write_text(json.dumps(options))
     with h5py.File(path, "a") as file:
-        del file.attrs["options.json"]
+        del file.attrs["options.json"], file["warm_state"]
     with pytest.raises(InputError, match=rf"weights\.hdf5: {name}: expected only arrays that the"):
         find_bilm(options_file, path)
 

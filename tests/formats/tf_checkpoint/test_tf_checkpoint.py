@@ -19,7 +19,7 @@ from allennlp.models import Model
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
+from elmo_plugin.formats.bilm_tf.weights import write_weights
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.formats.tf_checkpoint import CheckpointArrays
 from elmo_plugin.formats.tf_checkpoint.index_file import crc32c
@@ -186,13 +186,13 @@ def test_what_is_not_needed_is_not_read(folder: Path, monkeypatch: pytest.Monkey
     """By definition: the biLM's variables without the softmax, without what the optimizer stores
     for them, and without the two scalars."""
     read: list[str] = []
-    rows = CheckpointArrays.rows
+    blocks = CheckpointArrays.blocks
 
     def counted(self: CheckpointArrays, name: str) -> Any:
         read.append(name)
-        return rows(self, name)
+        return blocks(self, name)
 
-    monkeypatch.setattr(CheckpointArrays, "rows", counted)
+    monkeypatch.setattr(CheckpointArrays, "blocks", counted)
     find_bilm(folder)
     with h5py.File(folder.parent / "weights.hdf5") as file:
         names: list[str] = []
@@ -399,7 +399,7 @@ def test_arrays_that_tensorflow_wrote(theirs: Path, model: str) -> None:
     with np.load(theirs / model / "weights.npz") as expected:
         names = set(expected.files)
         for name in arrays.names():
-            found = np.concatenate(list(arrays.rows(name)))
+            found = np.concatenate(list(arrays.blocks(name)))
             their = their_name(name, n_layers=2)
             assert np.array_equal(found, expected[their]), name
             names.remove(their)

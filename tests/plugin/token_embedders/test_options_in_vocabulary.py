@@ -14,7 +14,7 @@ from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.texts import write_options
-from elmo_plugin.formats.bilm_tf.weight_writer import write_weights
+from elmo_plugin.formats.bilm_tf.weights import write_weights
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
