@@ -63,7 +63,7 @@ class ElmoEmbedder:
         """
         elmo = self.elmo_bilm
         tokens = elmo.characters(lists_of_tokens(batch))
-        with elmo.reading(), torch.no_grad():
+        with torch.no_grad():
             layers, mask = elmo.layers(tokens, boundaries=False)
         return torch.stack(layers, dim=1), mask.long()
 

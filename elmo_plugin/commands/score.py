@@ -121,7 +121,8 @@ def run(args: argparse.Namespace) -> None:
     else:
         total = count_lines(args, file, name)
         divide = document_groups if args.documents else groups
-        write_results(_Table(model, args), model, rows, args.output_file, total, divide)
+        with model.snapshot(same_bits=True) as now:
+            write_results(_Table(now, args), now, rows, args.output_file, total, divide)
 
 
 def _check_text_arguments(args: argparse.Namespace) -> None:

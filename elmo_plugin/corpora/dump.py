@@ -74,8 +74,9 @@ def dump(
     dataset.
     """
     is_matrix = settings.pool is not None and str(out).endswith(NPY)
-    results = (_Matrix if is_matrix else _Vectors)(elmo, out, settings)
-    write_results(results, elmo, results.indexed(lines), out, total)
+    with elmo.snapshot(same_bits=True) as now:
+        results = (_Matrix if is_matrix else _Vectors)(now, out, settings)
+        write_results(results, now, results.indexed(lines), out, total)
 
 
 def line_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, Row]]:

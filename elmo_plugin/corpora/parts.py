@@ -71,10 +71,11 @@ def write_results(
     divide: Callable[[Iterable[Any], int], Iterator[list[Any]]] = groups,
 ) -> None:
     """
-    Compute and write the results for a text, or resume an interrupted run. `out`: the file to
-    write. `total`: the number of sentences, for the progress bar. `divide`: divides them into
-    parts. If an interrupted run had other settings that change only the rounding, a warning names
-    them, and the output records them.
+    Compute and write the results for a text, or resume an interrupted run. `model`: a `snapshot`
+    with the `same_bits`, so that all parts are from the same weights. `out`: the file to write.
+    `total`: the number of sentences, for the progress bar. `divide`: divides them into parts. If an
+    interrupted run had other settings that change only the rounding, a warning names them, and the
+    output records them.
 
     Raises an `InputError` if `out` exists, if another process is writing it, or if an interrupted
     run has another model, text or settings; and a `DiskFullError` if the disk is full, in which
@@ -86,7 +87,7 @@ def write_results(
     parts: list[_Part] = []
     runs: list[tuple[int, dict[str, Any]]] = []  # the parts that were rounded alike
     with (
-        _same_bits(model),
+        _carried_on(model),
         _parts_folder(out) as folder,
         tqdm(total=total, unit=" sentences", desc=out.name) as progress,
     ):
@@ -148,18 +149,14 @@ def _warn_of_rounding(out: Path, runs: list[tuple[int, dict[str, Any]]]) -> None
 
 
 @contextmanager
-def _same_bits(model: BiLMLayers) -> Iterator[None]:
-    """
-    Let the model compute the same bits in any part. After an error its carried state is as it was,
-    so that the same call resumes the run.
-    """
+def _carried_on(model: BiLMLayers) -> Iterator[None]:
+    """After an error the carried state is as it was, so that the same call resumes the run."""
     state = model.carried.state
-    model.same_bits = True
     try:
         yield
-        state = model.carried.state
-    finally:
-        model.carried.state, model.same_bits = state, False
+    except BaseException:
+        model.carried.state = state
+        raise
 
 
 def check_no_results(out: str | os.PathLike) -> None:

@@ -258,14 +258,15 @@ def write_uses(
     named = (use._replace(control_of=control_of.get(use.word, "")) for use in found)
     uses = (_check_storable(use, "HDF5") for use in named)
     by_sentence = groupby(uses, key=attrgetter("sentence"))
-    is_path = isinstance(corpus, str | os.PathLike)
-    results = _Columns(elmo, layer, forms, os.fspath(corpus) if is_path else "corpus", raw)
-    chosen = {"control words": digest(repr(controls).encode())} if controls else {}
-    results.attributes |= chosen
-    chosen = raw_facts(raw) | chosen  # first, because other splitters may find other words
-    results.facts = {**chosen, **results.facts, "most": most, "seed": seed, "raw": raw}
     sentences = (list(own) for _, own in islice(by_sentence, shard[0], None, shard[1]))
-    write_results(results, elmo, sentences, out)
+    name = os.fspath(corpus) if isinstance(corpus, str | os.PathLike) else "corpus"
+    chosen = {"control words": digest(repr(controls).encode())} if controls else {}
+    with elmo.snapshot(same_bits=True) as now:
+        results = _Columns(now, layer, forms, name, raw)
+        results.attributes |= chosen
+        chosen = raw_facts(raw) | chosen  # first, because other splitters may find other words
+        results.facts = {**chosen, **results.facts, "most": most, "seed": seed, "raw": raw}
+        write_results(results, now, sentences, out)
     return results.of_words
 
 

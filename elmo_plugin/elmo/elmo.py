@@ -26,7 +26,8 @@ from elmo_plugin.checks import (
     is_whole,
 )
 from elmo_plugin.elmo.export import Program
-from elmo_plugin.elmo.layers import BiLMLayers, without_boundaries
+from elmo_plugin.elmo.frozen import lock_of
+from elmo_plugin.elmo.layers import BiLMLayers, from_snapshot, without_boundaries
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.fill import check_size
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
@@ -223,6 +224,7 @@ class Elmo(BiLMLayers):
             logger.warning("the trained mixes are of another number or form, and are not loaded")
         return elmo
 
+    @from_snapshot
     def save(self, folder: str | os.PathLike) -> None:
         """
         Write bilm-tf's `options.json` and `weights.hdf5`, which everything that takes a biLM reads,
@@ -241,9 +243,8 @@ class Elmo(BiLMLayers):
             If the disk is full.
         """
         self.check_weights()
-        with self.lock.shared():
-            mixes = TrainedMixes(self._state_of_mixes(), self.mix_settings)
-            write_model_files(folder, self.bilm, mixes=mixes)
+        mixes = TrainedMixes(self._state_of_mixes(), self.mix_settings)
+        write_model_files(folder, self.bilm, mixes=mixes)
 
     @classmethod
     def from_options(cls, options: BiLMOptions, **kwargs: Any) -> Elmo:
@@ -274,6 +275,7 @@ class Elmo(BiLMLayers):
         return {name: x for name, x in self.state_dict().items() if name.startswith("scalar_mix_")}
 
     @not_compiled  # the kernels and caches are faster than what a compiler makes of them
+    @from_snapshot
     def forward(self, tokens: Tensor) -> dict[str, Any]:
         """
         Compute the mixes of a batch.
@@ -306,9 +308,8 @@ class Elmo(BiLMLayers):
         flat = self.bilm.resize_characters(tokens.flatten(0, -3))
         self.bilm.token_encoder.check_spelled(flat)
         keep = self.keep_sentence_boundaries
-        with self.reading():  # layers and mixes are from the same weights
-            layers, mask = self.layers(flat, boundaries=keep or self._normalizes)
-            mixed = [mix(layers, mask) for mix in self.mixes]
+        layers, mask = self.layers(flat, boundaries=keep or self._normalizes)
+        mixed = [mix(layers, mask) for mix in self.mixes]
         if self._normalizes and not keep:
             mixed, mask = without_boundaries(mixed, mask)
         return {
@@ -392,6 +393,7 @@ class Elmo(BiLMLayers):
 
     @not_compiled
     @torch.no_grad()
+    @from_snapshot
     def embed_rows(
         self,
         rows: list[Row],
@@ -412,7 +414,7 @@ class Elmo(BiLMLayers):
         boundaries = layer == "mix" and self._normalizes
         # A disabled bar would start the thread of tqdm too.
         shown = tqdm(total=len(n_tokens), unit=" sentences") if progress else nullcontext()
-        with self.reading(), shown as bar:  # all sentences are read with the same weights
+        with shown as bar:
             for places, layers, mask in self.read(rows, max_tokens, boundaries):
                 chosen = self._chosen(layers, mask, layer)
                 for number, b in enumerate(places):  # of (.., B, T, 2P)
@@ -470,6 +472,7 @@ class Elmo(BiLMLayers):
         yield from tqdm(vectors, total=total, unit=" sentences") if progress else vectors
 
     @advised()
+    @from_snapshot
     def uses(
         self,
         corpus: str | os.PathLike | Iterable[str | Sequence[str]],
@@ -532,6 +535,7 @@ class Elmo(BiLMLayers):
         return uses_frame(self, corpus, words, layer, most, seed, raw)
 
     @advised()
+    @from_snapshot
     def embed_spans(
         self,
         sentences: Iterable[str | Sequence[str]],
@@ -626,7 +630,7 @@ class Elmo(BiLMLayers):
             return self._chosen(*self.layers(tokens, boundaries), layer)
 
         program = Program(self, vectors)
-        with self.lock.alone(), torch.no_grad():
+        with lock_of(self.bilm), torch.no_grad():
             return torch.export.export(program, (example,), dynamic_shapes=(dynamic,))
 
 

@@ -1,25 +1,25 @@
 """
-A biLM that is not trained: a snapshot with everything that can be computed once, the state that
-says when it becomes invalid, and the lock with which threads share it.
+A biLM that is not trained: a snapshot with everything that can be computed once, and the state that
+says when another one has to be made.
 
-A snapshot is valid while the biLM's `FrozenState` is equal to the one before the computation. A
-biLM that contains anything whose effect cannot be compared has no state and no snapshot. Some
+A snapshot is that of the biLM while the biLM's `State` is equal to the one it was made for. A call
+takes one at its start, and may finish with it while another thread loads weights. A biLM that
+contains anything whose effect cannot be compared has no state and no snapshot. Some
 changes cannot be detected (docs/speed.md), such as writing to the same memory through another
 tensor, `parameter.data.mul_(2)`. Clear the caches after that.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from copy import copy
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
 from hashlib import blake2b
-from threading import Condition, get_ident
-from typing import Any, cast
-from weakref import WeakKeyDictionary, WeakSet
+from itertools import chain
+from threading import RLock
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,8 @@ from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights, quantize_lstm_w
 from elmo_plugin.ops.private_torch import are_plain
 from elmo_plugin.version import VERSION
 
+M = TypeVar("M", bound=nn.Module)
+
 CAPACITY = 2**15
 """Capacity of the cache in words: 64 MiB of vectors at the paper's P = 512."""
 
@@ -48,89 +50,22 @@ _AUTOCAST = ("cpu", "cuda", "mps", "xpu")
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
 
-# ---- The lock ----
+# ---- Threads and forked processes ----
 
 
-class SharedLock:
+_locks: WeakKeyDictionary[Any, AbstractContextManager] = WeakKeyDictionary()
+
+
+def lock_of(shared: object) -> AbstractContextManager:
     """
-    A readers-writer lock. Several threads may read at the same time; a writer waits for them and
-    then has exclusive access. It is reentrant for both. It is unlocked in a forked child, where the
-    threads that held it do not exist, and in a copy.
+    The lock of an object, which the thread that holds it may enter again. A copy of the object has
+    another one, and so has the object itself in a forked child, where the threads do not exist
+    that hold its parent's locks.
     """
-
-    def __init__(self) -> None:
-        self.open()
-        _locks.add(self)
-
-    def open(self) -> None:
-        self._changed = Condition()
-        self._users: Counter[int] = Counter()  # how often each thread has entered
-        self._n_writers = 0  # inside or waiting; they go before new readers
-
-    def shared(self) -> AbstractContextManager[None]:
-        return self._enter(lambda me: me in self._users or not self._n_writers)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        with self._changed:
-            self._n_writers += 1
-        try:
-            with self._enter(lambda me: not self._users.keys() - {me}):
-                yield
-        finally:
-            with self._changed:
-                self._n_writers = max(0, self._n_writers - 1)  # 0 in a forked child
-                self._changed.notify_all()
-
-    @contextmanager
-    def _enter(self, may_enter: Callable[[int], bool]) -> Iterator[None]:
-        me = get_ident()
-        with self._changed:
-            self._changed.wait_for(lambda: may_enter(me))
-            self._users[me] += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._users[me] -= 1
-                if self._users[me] <= 0:
-                    del self._users[me]
-                self._changed.notify_all()
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return SharedLock, ()
+    return _locks.get(shared) or _locks.setdefault(shared, RLock())
 
 
-_locks: WeakSet[SharedLock] = WeakSet()
-_lock_of: WeakKeyDictionary[Any, SharedLock] = WeakKeyDictionary()
-
-
-def lock_of(shared: object) -> SharedLock:
-    """The lock of a shared object."""
-    return _lock_of.get(shared) or _lock_of.setdefault(shared, SharedLock())
-
-
-def made_once(make: Callable[[Any], Any]) -> property:
-    """
-    Decorator of a property that the first thread computes, holding the `lock` of its object. The
-    lock of `functools.cached_property`, which Python 3.11 has, stays closed in a forked child.
-    """
-
-    def get(owner: Any) -> Any:
-        with owner.lock.alone():
-            if make.__name__ not in owner.__dict__:
-                owner.__dict__[make.__name__] = make(owner)
-            return owner.__dict__[make.__name__]
-
-    return property(get)
-
-
-def _open_all() -> None:
-    for lock in _locks:
-        lock.open()
-
-
-at_fork(after_in_child=_open_all)
+at_fork(after_in_child=_locks.clear)
 
 
 @cache  # registered once in a process
@@ -146,65 +81,69 @@ def use_one_thread_in_children() -> None:
 
 
 @dataclass
-class FrozenState:
+class State:
     """
-    The state of a frozen module. If two states that exist at the same time are equal, the module
-    computed the same outputs at both times. A state holds a reference to every tensor and to its
-    memory, so that Python cannot reuse a tensor's identity, nor PyTorch its address.
+    The state of a frozen module. If two states that exist at the same time are equal, and the
+    memory of the first one's tensors still exists, the module computed the same outputs at both
+    times.
 
-    `tensors`: parameters and buffers for which `is_frozen` is true. `settings`: everything else
-    that the numbers depend on. `n_trained`: how often autograd has used the module, because
-    training can change it without raising a version. `versions`: facts that change with the
-    tensors.
+    `settings`: everything but the tensors that the numbers depend on. `tensors`: parameters and
+    buffers for which `is_frozen` is true; a reference, so that Python cannot reuse the identity of
+    one. `versions`: facts that change with them. `n_trained`: how often autograd has used the
+    module, because training can change it without raising a version.
     """
 
-    tensors: list[Tensor] = field(compare=False)
     settings: tuple
+    tensors: list[Tensor] = field(compare=False)
+    versions: list[tuple]
     n_trained: int
-    versions: list[tuple] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self._aliases = [x.detach() for x in self.tensors]
+    @classmethod
+    def of(cls, module: nn.Module) -> State | None:
+        """
+        The state of a module with all its submodules, and PyTorch's precision settings. `None` if
+        it cannot be compared with a later state, because a submodule is not plain, has a tensor
+        that is not frozen, or has an attribute that is not a plain value. A submodule's attribute
+        `n_trained` counts how often autograd has used it.
+        """
+        parts = list(module.named_modules(remove_duplicate=False))
+        if not are_plain(part for _, part in parts):
+            return None
+        settings = _precision_settings()
+        tensors: list[Tensor] = []
+        n_trained = 0
+        for name, part in parts:
+            settings += (name, type(part).__name__)
+            for key, value in part.__dict__.items():
+                if key == "n_trained":
+                    n_trained += value
+                elif key not in _NOT_SETTINGS:
+                    if not _is_setting(value):
+                        return None
+                    settings.append((key, tuple(value) if isinstance(value, list) else value))
+            # `functional_call` replaces parameters by tensors for one call.
+            if not all(isinstance(x, nn.Parameter | None) for x in part._parameters.values()):
+                return None
+            own = chain(part._parameters.values(), part._buffers.values())
+            tensors += (x for x in own if x is not None)
+        if not all(map(is_frozen, tensors)):
+            return None
         # `p.data = x` changes neither the identity nor the version of p, but its address or, if x
         # is a view of the same memory, its type, shape or strides.
-        self.versions = [
+        versions = [
             (id(x), x._version, x.data_ptr(), x.dtype, x.device, x.shape, x.stride())
-            for x in self.tensors
+            for x in tensors
         ]
+        return cls(tuple(settings), tensors, versions, n_trained)
 
 
-def frozen_state(module: nn.Module) -> FrozenState | None:
-    """
-    The state of a module with all its submodules, and PyTorch's precision settings. `None` if it
-    cannot be compared with a later state, because a submodule is not plain, has a tensor that is
-    not frozen, or has an attribute that is not a plain value. A submodule's attribute `n_trained`
-    counts how often autograd has used it.
-    """
-    tensors: list[Tensor] = []
-    settings: list[Any] = [
+def _precision_settings() -> list[Any]:
+    return [
         *(torch.is_autocast_enabled(x) and torch.get_autocast_dtype(x) for x in _AUTOCAST),
         torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
         torch.backends.cuda.matmul.fp32_precision,
         torch.backends.cudnn.conv.fp32_precision,  # type: ignore[attr-defined]
     ]
-    n_trained = 0
-    parts = list(module.named_modules(remove_duplicate=False))
-    if not are_plain(part for _, part in parts):
-        return None
-    for name, part in parts:
-        own = {key: x for key, x in part.__dict__.items() if key not in _NOT_SETTINGS}
-        n_trained += own.pop("n_trained", 0)
-        # `functional_call` replaces parameters by tensors for one call.
-        are_parameters = (isinstance(x, nn.Parameter | None) for x in part._parameters.values())
-        if not all(map(_is_setting, own.values())) or not all(are_parameters):
-            return None
-        copies = (tuple(x) if isinstance(x, list) else x for x in own.values())
-        settings += (name, type(part).__name__, *zip(own, copies))
-        tensors += (x for x in part._parameters.values() if x is not None)
-        tensors += (x for x in part._buffers.values() if x is not None)
-    if not all(map(is_frozen, tensors)):
-        return None
-    return FrozenState(tensors, tuple(settings), n_trained)
 
 
 def _is_setting(value: Any) -> bool:
@@ -245,35 +184,93 @@ def weights_digest(module: nn.Module) -> blake2b:
 # ---- The snapshot ----
 
 
+def aliased(module: M, copies: dict[nn.Module, nn.Module] | None = None) -> M:
+    """
+    A copy of a module that shares its memory, through other tensors that gradients pass. Loading
+    and moving give the module other memory, so that the copy stays as it is. Parts with hooks,
+    which may be about the module itself, are not copied. `copies`: those of parts that are already
+    there, which may occur twice.
+    """
+    copies = {} if copies is None else copies
+    twin = copies[module] = object.__new__(type(module))
+    twin.__dict__ |= module.__dict__
+    for kind in ("_parameters", "_buffers"):
+        own = module.__dict__[kind]
+        twin.__dict__[kind] = {name: x if x is None else _alias(x) for name, x in own.items()}
+    twin._modules = dict(module._modules)
+    for name, part in module._modules.items():
+        if part is not None and (part in copies or are_plain([part])):
+            twin._modules[name] = copies[part] if part in copies else aliased(part, copies)
+    return twin
+
+
+def _alias(x: Tensor) -> Tensor:
+    return x.view_as(x) if x.requires_grad else x.detach()
+
+
+@torch.no_grad()
+def renew_memory(tensors: Iterable[Tensor]) -> None:
+    """Move tensors to other memory before they are written to, so that aliases stay as they are."""
+    for x in tensors:
+        x.data = x.data.clone()
+
+
 class FrozenBiLM:
     """
-    A snapshot of a `BiLM` whose `frozen_state` is `state`, which is valid while this state stays
-    the same. It has no dropout and no gradient. Threads may share it.
+    A snapshot of a `BiLM` whose `State` is `state`. It has no dropout and no gradient. Threads may
+    share it.
 
     `initial_state`: see `Elmo`. `same_bits`: see `WordVectorCache`.
     """
 
-    def __init__(self, bilm: BiLM, state: FrozenState, initial_state: str, same_bits: bool) -> None:
-        self.bilm = bilm
-        self.lock = SharedLock()
+    def __init__(self, bilm: BiLM, state: State, initial_state: str, same_bits: bool) -> None:
+        self.bilm = aliased(bilm).eval()
         self.made_for = state, initial_state, same_bits
+        self._versions = self._versions_now()
         # The settings have the precision that is permitted, and not that of this device.
         self._facts = VERSION, initial_state, bilm.precision, state.settings
+        self._packed: BiLM | None = None
+        self._digest = b""
 
-    def is_valid(self) -> bool:
-        """Whether the biLM has not changed since."""
-        return frozen_state(self.bilm) == self.made_for[0]
+    def _versions_now(self) -> list[int]:
+        return [x._version for x in chain(self.bilm.parameters(), self.bilm.buffers())]
 
-    @made_once
+    def is_unwritten(self) -> bool:
+        """Whether nobody has written to the memory that it shares, as loading does not."""
+        return self._versions_now() == self._versions
+
+    @property
     def packed(self) -> BiLM:
-        """A copy of the biLM, made when a sentence is first read and not found on disk."""
-        _, initial_state, same_bits = self.made_for
-        with torch.inference_mode(False), torch.no_grad():  # it may be used outside inference mode
-            bilm = cast(BiLM, _packed_copy(self.bilm, {}))
-            start = bilm.initial_state(initial_state, 1)
-            self._starts = {True: start, False: bilm.after_boundary(start)}
-        bilm.token_encoder = WordVectorCache(bilm.token_encoder, same_bits)
-        return bilm
+        """
+        A copy of the biLM in which the classes of `_PACKED` take the place of those that they are
+        derived from: the equations are the same, with weights that are packed once. It is made when
+        a sentence is first read and not found on disk.
+        """
+        with lock_of(self):
+            if self._packed is None:
+                _, initial_state, same_bits = self.made_for
+                # It may be used outside inference mode.
+                with torch.inference_mode(False), torch.no_grad():
+                    bilm = aliased(self.bilm)
+                    for part in bilm.modules():
+                        if packed_class := _PACKED.get(type(part)):
+                            part.__class__ = packed_class
+                            cast(Any, part).pack()
+                    start = bilm.initial_state(initial_state, 1)
+                    self._starts = {True: start, False: bilm.after_boundary(start)}
+                bilm.token_encoder = WordVectorCache(bilm.token_encoder, same_bits)
+                self._packed = bilm
+            return self._packed
+
+    @property
+    def digest(self) -> bytes:
+        """A digest of the weights and settings that a sentence's layers depend on."""
+        with lock_of(self):
+            if not self._digest:
+                digest = weights_digest(self.bilm)
+                digest.update(repr(self._facts).encode())
+                self._digest = digest.digest()
+            return self._digest
 
     @torch.no_grad()
     def sentences(self, tokens: Tensor, lengths: Tensor, state: LSTMState) -> SentenceLayers:
@@ -295,13 +292,6 @@ class FrozenBiLM:
         """Cache the vectors of distinct words; `words`: character ids, shape `(U, C)`."""
         self.packed.token_encoder(words)
 
-    @made_once
-    def digest(self) -> bytes:
-        """A digest of the weights and settings that a sentence's layers depend on."""
-        digest = weights_digest(self.bilm)
-        digest.update(repr(self._facts).encode())
-        return digest.digest()
-
 
 class WordVectorCache(nn.Module):
     """
@@ -318,7 +308,6 @@ class WordVectorCache(nn.Module):
         self.encoder = encoder
         self.capacity = CAPACITY
         self.same_bits = same_bits
-        self._lock = SharedLock()
         self._rows: dict[bytes, int] = {}
         self._vectors: Tensor | None = None
 
@@ -328,7 +317,7 @@ class WordVectorCache(nn.Module):
         ids, shape `(U, C)`, preferably distinct.
         """
         # Cached vectors may be used outside inference mode.
-        with self._lock.alone(), torch.inference_mode(False), torch.no_grad():
+        with lock_of(self), torch.inference_mode(False), torch.no_grad():
             return self._look_up(words)
 
     def _look_up(self, words: Tensor) -> Tensor:
@@ -359,25 +348,6 @@ class WordVectorCache(nn.Module):
             batch = filled(block, WORDS_AT_ONCE if self.same_bits else None)
             vectors.append(self.encoder(batch)[: len(block)])
         return torch.cat(vectors)
-
-
-def _packed_copy(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
-    """
-    A copy in evaluation mode that shares the tensors of a plain module, in which the classes of
-    `_PACKED` take the place of those that they are derived from: the equations are the same, with
-    weights that are packed once. `copies`: those of the modules before, which may occur twice.
-    """
-    if module not in copies:
-        twin = copies[module] = copy(module)
-        twin.training = False
-        twin._parameters, twin._buffers = dict(module._parameters), dict(module._buffers)
-        twin._modules = {
-            name: part and _packed_copy(part, copies) for name, part in module._modules.items()
-        }
-        if packed_class := _PACKED.get(type(module)):
-            twin.__class__ = packed_class
-            cast(Any, twin).pack()
-    return copies[module]
 
 
 class _PackedLinear(Linear):

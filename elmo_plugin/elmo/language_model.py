@@ -14,7 +14,7 @@ from torch import Tensor
 from elmo_plugin.checks import InputError, check_choice, check_count, check_flag, fail, is_whole
 from elmo_plugin.elmo.documents import documents_of, read_documents
 from elmo_plugin.elmo.frozen import weights_digest
-from elmo_plugin.elmo.layers import BiLMLayers
+from elmo_plugin.elmo.layers import BiLMLayers, from_snapshot
 from elmo_plugin.elmo.scores import BASES, BY_DIRECTION, DIRECTIONS, SentenceScores, joined_scores
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.formats.format import FoundBiLM
@@ -187,17 +187,17 @@ class LanguageModel(BiLMLayers):
         scores = [joined_scores(*x) for x in zip(rows, by_row(rows, of_sentences))]
         return scores[0] if is_single else scores
 
+    @from_snapshot
     def _score_rows(
         self, rows: list[Row], wanted: tuple, max_tokens: int | None = None, documents: Any = None
     ) -> list[SentenceScores]:
         """The scores of each sentence of rows. `wanted`: the last arguments of `_scores`."""
         sentences = [x.tokens for row in rows for x in row]
         scores: list[Any] = [None] * len(sentences)
-        with self.reading():
-            for places, top in self._read(rows, max_tokens, documents):
-                own = self._scores([sentences[b] for b in places], top, *wanted)
-                for b, of_sentence in zip(places, own):
-                    scores[b] = of_sentence
+        for places, top in self._read(rows, max_tokens, documents):
+            own = self._scores([sentences[b] for b in places], top, *wanted)
+            for b, of_sentence in zip(places, own):
+                scores[b] = of_sentence
         return scores
 
     def _scores(
@@ -319,6 +319,7 @@ class LanguageModel(BiLMLayers):
     @not_compiled
     @torch.no_grad()
     @advised()
+    @from_snapshot
     def substitutes(
         self,
         sentences: str | Sequence[str] | Sequence[Sequence[str]],
@@ -370,16 +371,15 @@ class LanguageModel(BiLMLayers):
         if targets is None:
             wanted = list(map(range, lengths))
         wanted = _check_targets(wanted, lengths)
-        with self.reading():
-            before = self.carried.state
-            try:
-                contexts = self._contexts(rows, direction)
-            finally:
-                self.carried.state = before
-            words = [
-                self._most_probable([x[places] for x in of_row], k)
-                for of_row, places in zip(contexts, wanted)
-            ]
+        before = self.carried.state
+        try:
+            contexts = self._contexts(rows, direction)
+        finally:
+            self.carried.state = before
+        words = [
+            self._most_probable([x[places] for x in of_row], k)
+            for of_row, places in zip(contexts, wanted)
+        ]
         return words[0][0] if is_number else words[0] if is_single else words
 
     def _contexts(self, rows: list[Row], direction: str) -> list[list[Tensor]]:
@@ -426,6 +426,7 @@ class LanguageModel(BiLMLayers):
         for places, layers, *_ in batches:
             yield places, torch.stack(layers[-1].chunk(2, dim=-1))
 
+    @from_snapshot
     def fingerprint(self) -> bytes:
         """A digest of the weights and the settings that the scores depend on."""
         digest = weights_digest(self.softmax)

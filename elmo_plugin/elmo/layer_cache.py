@@ -67,8 +67,8 @@ class LayerCache:
             for k, row in enumerate(missing):
                 for layer, target in zip(computed, sentences[row], strict=True):
                     target[:] = layer[k, : sizes[row]].float().cpu().numpy()
-            # Another thread may have changed the weights since the digest was computed.
-            if frozen.is_valid():
+            # Another thread may have written to the weights since the digest was computed.
+            if frozen.is_unwritten():
                 self.put([keys[row] for row in missing], [sentences[row] for row in missing])
         return list(torch.from_numpy(layers).to(tokens.device, bilm.warm_state.output.dtype))
 

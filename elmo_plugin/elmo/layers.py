@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager, nullcontext
+from functools import wraps
 from itertools import chain
-from typing import Any
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -23,9 +24,10 @@ from elmo_plugin.elmo.export import exported_layers
 from elmo_plugin.elmo.frozen import (
     CAPACITY,
     FrozenBiLM,
-    SharedLock,
-    frozen_state,
+    State,
+    aliased,
     lock_of,
+    renew_memory,
     use_one_thread_in_children,
 )
 from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
@@ -46,13 +48,29 @@ MAX_TOKENS = 2048
 DEVICE_TOKENS = 16_384
 """The same on other devices, where a step of more rows takes hardly longer."""
 
+F = TypeVar("F", bound=Callable)
+
+
+def from_snapshot(method: F) -> F:
+    """Decorator of a method of `BiLMLayers`, in which `self` is the `snapshot` at its start."""
+
+    @wraps(method)
+    def of_snapshot(self: BiLMLayers, *args: Any, **kwargs: Any) -> Any:
+        with self.snapshot() as now:
+            return method(now, *args, **kwargs)
+
+    return cast(F, of_snapshot)
+
 
 class BiLMLayers(CarriesState):
     """
     Computes the layers of a biLM for sentences: those of a frozen biLM with a `FrozenBiLM`, and
     those of any other by its modules, with whatever autograd and hooks make of them. See `Elmo` for
-    the parameters. Public methods hold the biLM's lock, and `layers` and `frozen` expect it held.
+    the parameters. Public methods take a `snapshot` at their start, and compute with it.
     """
+
+    _frozen: FrozenBiLM | None = None
+    _is_snapshot = False
 
     known_words: Sequence[str] = ()
     """The `FIRST_WORDS` most frequent words that the biLM was trained on, if they are known."""
@@ -75,9 +93,8 @@ class BiLMLayers(CarriesState):
         self.initial_state = initial_state
         self.has_weights = True
         self.needs_warm_state = False
-        self.same_bits = False  # see `WordVectorCache`
         self.layer_cache: LayerCache | None = None
-        with lock_of(bilm).alone():
+        with lock_of(bilm):
             settings = _settings(bilm, requires_grad=requires_grad, precision=precision)
             if cache_dir is not None:
                 if settings["requires_grad"]:
@@ -92,7 +109,6 @@ class BiLMLayers(CarriesState):
                 bilm.set_precision(settings["precision"])
                 bilm.requires_grad_(settings["requires_grad"])
             self.bilm = bilm.eval()
-        self._frozen: FrozenBiLM | None = None
         # In this order.
         name_hook(self.register_load_state_dict_pre_hook(take_allennlp_weights))
         name_hook(self.register_load_state_dict_pre_hook(_before_loading))
@@ -112,32 +128,41 @@ class BiLMLayers(CarriesState):
         """The size of a vector, 2P."""
         return self.bilm.output_dim
 
-    @property
-    def lock(self) -> SharedLock:
-        """The lock of the biLM, which other users of the same biLM share."""
-        return lock_of(self.bilm)
+    @contextmanager
+    def snapshot(self, same_bits: bool = False) -> Iterator[Self]:
+        """
+        This module with its weights and settings of now, which other threads may change meanwhile:
+        a copy that shares its memory. Under `carry`, one thread has it at a time, because each
+        batch continues from the state after the one before, and two that are read at once would
+        begin with the same. `same_bits`: see `WordVectorCache`.
+        """
+        if self._is_snapshot or torch.compiler.is_exporting():
+            yield self
+            return
+        with lock_of(self.carried) if self.initial_state == "carry" else nullcontext():
+            with lock_of(self.bilm):
+                frozen = self.frozen(same_bits)
+                now = aliased(self, {self.bilm: frozen.bilm if frozen else self.bilm})
+            now._frozen, now._is_snapshot = frozen, True
+            yield now
 
-    def reading(self) -> AbstractContextManager[None]:
+    def frozen(self, same_bits: bool = False) -> FrozenBiLM | None:
         """
-        The lock, held to read sentences: alone under `carry`, because each batch continues from the
-        state after the one before, and two that are read at once would begin with the same.
+        The snapshot of the biLM as it is now, or `None` if it has no `State`, because it is trained
+        or contains parts whose effect is unknown.
         """
-        return self.lock.alone() if self.initial_state == "carry" else self.lock.shared()
+        if self._is_snapshot:
+            return self._frozen
+        with lock_of(self.bilm):
+            state = State.of(self.bilm)
+            made_for = state, self.initial_state, same_bits
+            if self._frozen is None or self._frozen.made_for != made_for:
+                self._frozen = None  # before more memory is allocated
+                if state is not None:
+                    self._frozen = FrozenBiLM(self.bilm, state, *made_for[1:])
+            return self._frozen
 
-    def frozen(self) -> FrozenBiLM | None:
-        """
-        The snapshot of the biLM as it is now, or `None` if it has no `frozen_state`, because it is
-        trained or contains parts whose effect is unknown.
-        """
-        state = frozen_state(self.bilm)
-        made_for = state, self.initial_state, self.same_bits
-        known = self._frozen  # another thread may replace it
-        if known is None or known.made_for != made_for:
-            self._frozen = known = None  # before more memory is allocated
-            if state is not None:
-                self._frozen = known = FrozenBiLM(self.bilm, state, *made_for[1:])
-        return known
-
+    @from_snapshot
     def layers(self, tokens: Tensor, boundaries: bool = True) -> tuple[list[Tensor], Tensor]:
         """
         The L + 1 layers of a batch of sentences, each of shape `(B, T, 2P)`, and the mask, shape
@@ -249,6 +274,7 @@ class BiLMLayers(CarriesState):
             tokens = self._characters([sentences[b] for b in places])
             yield places, *self.layers(tokens, boundaries)
 
+    @from_snapshot
     def continued(self, sentences: list[list[str]], state: LSTMState) -> SentenceLayers:
         """
         A batch of sentences with their boundaries, read from the `state` of each, and the state
@@ -276,16 +302,18 @@ class BiLMLayers(CarriesState):
         if len(texts) <= is_single:  # one or none
             other = "one, whose tokens these are" if is_single else "none"
             raise InputError(f"expected several sentences, as a list of lists, found {other}")
-        with self.lock.alone():
-            state = self.bilm.bilstm.zero_state(batch_size)
-            # On the CPU, because Apple's GPUs have no float64.
-            totals = [torch.zeros(x[:, :, :1].shape, dtype=torch.float64) for x in state]
+        state = self.bilm.bilstm.zero_state(batch_size)
+        # On the CPU, because Apple's GPUs have no float64.
+        totals = [torch.zeros(x[:, :, :1].shape, dtype=torch.float64) for x in state]
+        with self.snapshot() as now:
             for start in range(0, len(texts), batch_size):
                 batch = texts[start : start + batch_size]
-                after = self.continued(batch, state.take(len(batch))).state
+                after = now.continued(batch, state.take(len(batch))).state
                 state = state.put(after)
                 for total, x in zip(totals, after):
                     total += x.sum(dim=2, keepdim=True).cpu()
+        with lock_of(self.bilm):
+            renew_memory(self.bilm.warm_state.buffers())
             self.bilm.warm_state.set(LSTMState(*(total / len(texts) for total in totals)))
 
     def check_weights(self) -> None:
@@ -296,45 +324,49 @@ class BiLMLayers(CarriesState):
                 f"`{type(self).__name__}`, not of its parts"
             )
 
+    @from_snapshot
     def fingerprint(self) -> bytes:
         """
         A digest of the weights and the settings that a sentence's layers depend on. Raises an
         `InputError` if the biLM is trained or contains parts whose effect is unknown.
         """
-        with self.lock.shared():
-            if (frozen := self.frozen()) is None:
-                raise InputError(
-                    "expected a frozen biLM without hooks and parametrizations, with parameters "
-                    "that were not made in inference mode and have no gradient, found another, "
-                    "which has no digest"
-                )
-            return frozen.digest
+        if (frozen := self.frozen()) is None:
+            raise InputError(
+                "expected a frozen biLM without hooks and parametrizations, with parameters that "
+                "were not made in inference mode and have no gradient, found another, which has no "
+                "digest"
+            )
+        return frozen.digest
 
     def cache_words(self, words: Collection[str]) -> None:
         """
         Cache the vectors of all words of a text in large batches, which is faster, if the biLM is
         frozen and the cache is large enough.
         """
-        if 0 < len(words) <= CAPACITY:
-            with self.lock.shared():
-                if (frozen := self.frozen()) is not None:
-                    frozen.cache_words(self._characters([sorted(words)])[0])
+        if 0 < len(words) <= CAPACITY and (frozen := self.frozen()) is not None:
+            frozen.cache_words(self._characters([sorted(words)])[0])
 
     def clear_caches(self) -> None:
         """
         Clear carried states and in-memory caches, but not the files in `cache_dir`. Call this after
         modifying weights through another tensor, such as `.data`, which caches cannot detect.
         """
-        with self.lock.alone():
+        with self._changing():
             self.carried.state = self._frozen = None
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """No call begins meanwhile, nor is one under way that carries the state."""
+        with lock_of(self.carried), lock_of(self.bilm):
+            yield
+
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
-        with self.lock.alone():
+        with self._changing():
             self.clear_caches()  # they would stay on the old device
             return super()._apply(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        with self.lock.alone():
+        with self._changing():
             return super().load_state_dict(*args, **kwargs)
 
     def train(self, mode: bool = True) -> Any:
@@ -373,7 +405,10 @@ def _before_loading(layers: BiLMLayers, state_dict: dict[str, Any], prefix: str,
     """
     Pre-hook of `load_state_dict`, which itself raises an error if some of the weights are missing.
     """
-    layers._frozen = None  # before there are two of them
+    for owner in owners_of(layers.bilm):
+        owner.__dict__.pop("_frozen", None)  # which would keep the memory of the old weights
+    tensors = chain(layers.named_parameters(), layers.named_buffers())
+    renew_memory(x for name, x in tensors if prefix + name in state_dict)
     if all(
         (x := state_dict.get(f"{prefix}bilm.{name}")) is not None and x.shape == tensor.shape
         for name, tensor in layers.bilm.state_dict().items()

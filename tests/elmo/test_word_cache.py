@@ -8,7 +8,7 @@ import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.elmo import frozen
-from elmo_plugin.elmo.frozen import WORDS_AT_ONCE, WordVectorCache, frozen_state
+from elmo_plugin.elmo.frozen import WORDS_AT_ONCE, State, WordVectorCache
 from elmo_plugin.modules import BiLM
 from tests.compare import assert_close
 
@@ -43,14 +43,14 @@ def test_another_version_is_another_state(elmo, monkeypatch):
 
 def test_tf32_on_a_gpu_is_another_state(elmo):
     """cuDNN's setting rounds the convolutions over characters, so their vectors are others."""
-    before = frozen_state(elmo.bilm)
+    before = State.of(elmo.bilm)
     setting = torch.backends.cudnn.allow_tf32
     try:
         torch.backends.cudnn.allow_tf32 = not setting
-        assert frozen_state(elmo.bilm) != before
+        assert State.of(elmo.bilm) != before
     finally:
         torch.backends.cudnn.allow_tf32 = setting
-    assert frozen_state(elmo.bilm) == before
+    assert State.of(elmo.bilm) == before
 
 
 def test_a_change_that_no_cache_notices(elmo):
@@ -127,11 +127,11 @@ def _without_cache(elmo: Elmo, bilm: BiLM | None = None) -> list[torch.Tensor]:
 @pytest.mark.parametrize("device", ["cpu", "cuda", "mps", "xpu"])
 def test_autocast_is_part_of_the_state(elmo, device):
     """What was computed under autocast, on any kind of device, is not used without it."""
-    before = frozen_state(elmo.bilm)
-    assert before is not None and frozen_state(elmo.bilm) == before
+    before = State.of(elmo.bilm)
+    assert before is not None and State.of(elmo.bilm) == before
     torch.set_autocast_enabled(device, True)  # `torch.autocast` needs such a device
     try:
-        assert frozen_state(elmo.bilm) != before
+        assert State.of(elmo.bilm) != before
     finally:
         torch.set_autocast_enabled(device, False)
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from elmo_plugin import Elmo, LanguageModel
-from elmo_plugin.elmo.frozen import SharedLock
+from elmo_plugin.elmo import dump
+from elmo_plugin.elmo.frozen import FrozenBiLM, WordVectorCache
 from elmo_plugin.modules import ScalarMix
 from tests.compare import assert_close
 from tests.conftest import python, threads
@@ -55,31 +57,75 @@ def test_a_change_while_other_threads_read(bilm_files, change):
         )
 
 
+def in_another_thread(work, *arguments):
+    """Does work that ends although this thread is in the middle of a call."""
+    thread = threading.Thread(target=work, args=arguments)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def with_other_mixes(elmo):
+    """The weights of a model, and those with other mixes."""
+    old = {key: x.clone() for key, x in elmo.state_dict().items()}
+    return old, {key: x + 0.5 if "scalar_mix" in key else x for key, x in old.items()}
+
+
 def test_other_weights_while_another_thread_mixes(bilm_files, monkeypatch):
     """Weights are loaded in a thread that starts when the layers are there and their mix is not.
     The vectors are those of the old weights, and not of old layers with a new mix; the next are
     those of the new weights."""
     elmo = Elmo.from_files(*bilm_files)
-    old = {key: x.clone() for key, x in elmo.state_dict().items()}
-    new = {key: x + 0.5 if "scalar_mix" in key else x for key, x in old.items()}
+    old, new = with_other_mixes(elmo)
     expected = []
     for weights in (new, old):
         elmo.load_state_dict(weights)
         expected.append(elmo.embed(SENTENCE))
     assert np.abs(expected[0] - expected[1]).max() > 1e-2
-    forward, writers = ScalarMix.forward, []
+    forward, writes = ScalarMix.forward, [new]
 
     def interrupted(mix, *arguments, **options):
-        if not writers:
-            writers.append(threading.Thread(target=elmo.load_state_dict, args=[new]))
-            writers[0].start()
-            writers[0].join(0.5)  # it ends only if nobody reads
+        if writes:
+            in_another_thread(elmo.load_state_dict, writes.pop())
         return forward(mix, *arguments, **options)
 
     monkeypatch.setattr(ScalarMix, "forward", interrupted)
     for vectors in expected[::-1]:
         assert_close(elmo.embed(SENTENCE), vectors, atol=1e-6, what="vectors")
-        writers[0].join(60)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_gradients_reach_the_mixes(bilm_files, monkeypatch, trained):
+    """The mixes of a batch are those of the weights at its start, although others are loaded before
+    they are computed. The parameters get the gradients of these mixes, which are those of a model
+    into which nobody loads."""
+    elmo, right = (Elmo.from_files(*bilm_files, requires_grad=trained) for _ in range(2))
+    _, new = with_other_mixes(elmo)
+    new = {name: x for name, x in new.items() if "scalar_mix" in name}
+    tokens = elmo.characters([SENTENCE])
+    expected = right(tokens)["elmo_representations"][0]
+    forward = ScalarMix.forward
+
+    def interrupted(mix, *arguments, **options):
+        in_another_thread(elmo.load_state_dict, new, False)
+        return forward(mix, *arguments, **options)
+
+    monkeypatch.setattr(ScalarMix, "forward", interrupted)
+    found = elmo(tokens)["elmo_representations"][0]
+    assert torch.equal(found, expected)
+    for mixed in (found, expected):
+        mixed.square().sum().backward()
+    for (name, x), y in zip(elmo.named_parameters(), right.parameters()):
+        assert (x.grad is None) == (y.grad is None) == (not trained and name.startswith("bilm"))
+        assert x.grad is None or torch.equal(x.grad, y.grad), name
+
+
+def test_a_hook_of_a_mix_gets_the_mix(bilm_files):
+    """By definition of PyTorch's hooks: the module is the one that has the hook."""
+    elmo, seen = Elmo.from_files(*bilm_files), []
+    elmo.scalar_mix_0.register_forward_hook(lambda mix, *_: seen.append(mix))
+    elmo.embed(SENTENCE)
+    assert len(seen) == 1 and seen[0] is elmo.scalar_mix_0
 
 
 def vectors(elmo, sentences):
@@ -92,30 +138,101 @@ def log_probabilities(model, sentences):
 
 @pytest.mark.parametrize("kind, read", [(Elmo, vectors), (LanguageModel, log_probabilities)])
 def test_other_weights_between_two_batches(bilm_archive, monkeypatch, kind, read):
-    """A call reads all its sentences with the same weights, although a thread waits to load others
+    """A call reads all its sentences with the same weights, although a thread has loaded others
     since its first batch. The next call reads the new ones."""
-    elmo = kind.from_archive(bilm_archive)
-    old = {key: x.clone() for key, x in elmo.state_dict().items()}
+    model = kind.from_archive(bilm_archive)
+    old = {key: x.clone() for key, x in model.state_dict().items()}
     new = {key: x * 1.5 if x.is_floating_point() else x for key, x in old.items()}
     sentences = [SENTENCE, SENTENCE[:3]]
     expected = []
     for weights in (new, old):
-        elmo.load_state_dict(weights)
-        expected.append(read(elmo, sentences))
+        model.load_state_dict(weights)
+        expected.append(read(model, sentences))
     assert np.abs(expected[0] - expected[1]).max() > 1e-2
-    characters, writers = kind._characters, []
+    characters, writes = kind._characters, [new]
 
     def interrupted(elmo, batch):
-        if not writers and batch in ([x] for x in sentences):  # the first batch
-            writers.append(threading.Thread(target=elmo.load_state_dict, args=[new]))
-            writers[0].start()
-            writers[0].join(0.5)  # it ends only if nobody reads
+        if writes and batch in ([x] for x in sentences):  # the first batch
+            in_another_thread(model.load_state_dict, writes.pop())
         return characters(elmo, batch)
 
     monkeypatch.setattr(kind, "_characters", interrupted)
     for right in expected[::-1]:
-        assert_close(read(elmo, sentences), right, atol=1e-6, what="numbers")
-        writers[0].join(60)
+        assert_close(read(model, sentences), right, atol=1e-6, what="numbers")
+
+
+def test_other_weights_between_two_parts_of_a_file(bilm_files, tmp_path, monkeypatch):
+    """All parts of a file are from the weights at its start: those of the digest in their records,
+    and of the file that is written without interruption. Others are loaded after the first part."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 1)
+    elmo = Elmo.from_files(*bilm_files)
+    new = {name: x * 1.5 for name, x in elmo.state_dict().items() if "bilstm" in name}
+    lines = [dump.Line(k, " ".join(SENTENCE[k:])) for k in range(3)]
+    settings = dump.DumpSettings(layer="top")
+    dump.dump(elmo, lines, tmp_path / "right", settings)
+
+    def interrupted():
+        yield lines[0]
+        yield lines[1]
+        in_another_thread(elmo.load_state_dict, new, False)
+        yield lines[2]
+
+    dump.dump(elmo, interrupted(), tmp_path / "found", settings)
+    assert (tmp_path / "found").read_bytes() == (tmp_path / "right").read_bytes()
+    dump.dump(elmo, lines, tmp_path / "next", settings)
+    assert (tmp_path / "next").read_bytes() != (tmp_path / "right").read_bytes()
+
+
+def test_a_file_while_another_one_ends(bilm_files, tmp_path, monkeypatch):
+    """The words of each part are read in batches of the same size, so that their bits are the same
+    in any part, also if another file of the same model is finished in the meantime."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 1)
+    elmo = Elmo.from_files(*bilm_files)
+    lines = [dump.Line(k, " ".join(SENTENCE[k:])) for k in range(3)]
+    settings = dump.DumpSettings(layer="top")
+
+    def interrupted():
+        yield lines[0]
+        in_another_thread(dump.dump, elmo, lines[:1], tmp_path / "other", settings)
+        yield from lines[1:]
+
+    encode, asked = WordVectorCache._encode, []
+
+    def spy(cache, words):
+        asked.append(cache.same_bits)
+        return encode(cache, words)
+
+    monkeypatch.setattr(WordVectorCache, "_encode", spy)
+    dump.dump(elmo, interrupted(), tmp_path / "out", settings)
+    assert asked and all(asked)
+
+
+def test_calls_do_not_wait_for_one_another(bilm_files, monkeypatch):
+    """By definition: two threads are in the LSTMs at the same time."""
+    elmo, both = Elmo.from_files(*bilm_files), threading.Barrier(2, timeout=60)
+    layers = FrozenBiLM.layers
+
+    def meet(*arguments):
+        both.wait()
+        return layers(*arguments)
+
+    monkeypatch.setattr(FrozenBiLM, "layers", meet)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(elmo.embed, [SENTENCE] * 2))
+
+
+def test_the_memory_of_loading(bilm_files):
+    """By definition: the old weights are gone when no call reads them, although two modules of the
+    biLM have read them and nobody has read the new ones."""
+    elmo = Elmo.from_files(*bilm_files)
+    other = Elmo(elmo.bilm)
+    weights = {name: x.clone() for name, x in elmo.state_dict().items()}
+    for reader in (elmo, other):
+        reader.embed(SENTENCE)
+        reader.fingerprint()
+    old = [weakref.ref(x.untyped_storage()) for x in elmo.parameters()]
+    elmo.load_state_dict(weights)
+    assert not any(storage() for storage in old)
 
 
 @pytest.mark.parametrize("words", ["boundaries", "a sentence"])
@@ -213,39 +330,3 @@ def test_no_dropout_in_any_thread(bilm_files):
     with ThreadPoolExecutor(6) as threads:
         for found in threads.map(lambda k: (one, other)[k % 2].embed(SENTENCE), range(100)):
             assert_close(found, expected, atol=1e-6, what="vectors")
-
-
-def test_alone_and_shared():
-    """By definition: users are in it together, nobody is in it with one that is alone, and a thread
-    may enter it again."""
-    lock = SharedLock()
-    inside, alone = set(), []
-
-    def use(number):
-        for _ in range(50):
-            with lock.shared(), lock.shared():
-                inside.add(number)
-                assert not alone
-                inside.discard(number)
-
-    def change(number):
-        for _ in range(50):
-            with lock.alone(), lock.alone(), lock.shared():
-                alone.append(number)
-                assert not inside and alone == [number]
-                alone.remove(number)
-
-    with ThreadPoolExecutor(6) as threads:
-        for done in [threads.submit(f, k) for k, f in enumerate([use, change] * 3)]:
-            done.result(timeout=60)
-
-
-def test_users_are_in_it_together():
-    lock, both = SharedLock(), threading.Barrier(2, timeout=60)
-
-    def use(_):
-        with lock.shared():
-            both.wait()
-
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(use, range(2)))
