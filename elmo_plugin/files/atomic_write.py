@@ -15,7 +15,7 @@ from secrets import token_hex
 from typing import BinaryIO
 
 from elmo_plugin.checks import InputError, fail
-from elmo_plugin.files.interrupts import handle_interrupts, interrupts_kept
+from elmo_plugin.files.interrupts import end_if_interrupted
 
 try:
     import fcntl
@@ -40,7 +40,7 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     need not exist. Raises a `DiskFullError` if the disk is full.
     """
     path = Path(os.path.realpath(path))
-    with name_full_disk(path), interrupts_kept(), ExitStack() as stack:
+    with name_full_disk(path), ExitStack() as stack:
         _remove_leftovers(path)
         temporary = path.with_name(f".{path.name}.{token_hex(4)}{ENDING}")
         stack.callback(temporary.unlink, missing_ok=True)
@@ -54,7 +54,7 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
         yield temporary
         with temporary.open("r+b") as written:  # Windows flushes what is open for writing
             os.fsync(written.fileno())  # otherwise a power failure may leave an empty file
-        handle_interrupts()
+        end_if_interrupted()
         os.replace(temporary, path)
 
 
