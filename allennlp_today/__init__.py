@@ -36,9 +36,6 @@ from allennlp_today import (
     training,
 )
 
-SWITCHES = ("ALLENNLP_TODAY_FASTER", "ELMO_PLUGIN_FASTER")
-"""The second is the old name, which is read until version 2.0."""
-
-if "0" not in map(os.environ.get, SWITCHES):
+if os.environ.get("ALLENNLP_TODAY_FASTER") != "0":
     for _patch in (archive_compression, augmented_lstm, character_cnn, lstm_encoder):
         _patch.apply()

@@ -42,8 +42,7 @@ def run(arguments: Sequence[str]) -> int | str | None:
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    # AllenNLP's commands write several outputs, and catch Python's own error for Ctrl-C.
-    for number in SIGNALS if {*arguments[:1]} & {*NAMES} else [signal.SIGTERM]:
+    for number in SIGNALS if {*arguments[:1]} & {*NAMES} else ():  # AllenNLP has its own handlers
         if signal.getsignal(number) is not signal.SIG_IGN:  # as in a shell's background processes
             signal.signal(number, end_command)
     logging.basicConfig(format="%(message)s")

@@ -76,8 +76,8 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
     def from_params(cls, params: dict[str, Any]) -> ElmoEmbeddings:
         options = BiLMOptions.from_dict(params["options"], source=f"flair's {params['name']}")
         bilm = BiLM(options)
-        embeddings = cls(bilm, params["layer"], precision=params.get("precision"))
-        mixed = Elmo(bilm, **params.get("mixes", {})).eval().requires_grad_(False)
+        embeddings = cls(bilm, params["layer"], precision=params["precision"])
+        mixed = Elmo(bilm, **params["mixes"]).eval().requires_grad_(False)
         embeddings.elmo = mixed.to(flair.device)
         embeddings.name = params["name"]
         return embeddings

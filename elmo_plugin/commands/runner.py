@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -9,7 +10,7 @@ from typing import Any
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands.streams import occupy_closed_streams, piped_output
-from elmo_plugin.files.interrupts import interrupts_kept
+from elmo_plugin.files import interrupts
 from elmo_plugin.text.advice import advised, in_lines
 
 PROGRAM = "python -m elmo_plugin"
@@ -27,19 +28,21 @@ def command_named(name: str) -> Any:
 
 def run_program(name: str, arguments: Sequence[str]) -> int | str | None:
     """Run a command and return the argument of `sys.exit`: an error in one line, or a code."""
-    command = command_named(name)
-    parser = argparse.ArgumentParser(
-        prog=f"{PROGRAM} {name}", description=command.DESCRIPTION, formatter_class=_Help
-    )
-    command.add_arguments(parser)
-    args = parser.parse_args(arguments)
-    occupy_closed_streams()
     try:
-        with interrupts_kept():
+        try:
+            command = command_named(name)  # seconds, in which PyTorch is imported
+            parser = argparse.ArgumentParser(
+                prog=f"{PROGRAM} {name}", description=command.DESCRIPTION, formatter_class=_Help
+            )
+            command.add_arguments(parser)
+            args = parser.parse_args(arguments)
+            occupy_closed_streams()
             run_command(command, args)
+        finally:
+            interrupts.end_if_interrupted()
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
-        return 130  # 128 + SIGINT
+        return 128 + (interrupts.received or signal.SIGINT)
     except Exception as error:
         if DEBUG in os.environ:
             raise

@@ -82,7 +82,7 @@ def write_results(
     case finished parts are kept.
     """
     out = Path(os.path.realpath(out))  # a link stays
-    facts = {FORM: 3} | results.facts | facts_of(model)
+    facts = {"version of the parts": 3} | results.facts | facts_of(model)
     rounding = results.rounding | rounding_of(model)
     parts: list[_Part] = []
     runs: list[tuple[int, dict[str, Any]]] = []  # the parts that were rounded alike
@@ -271,7 +271,7 @@ class _Part:
 
     def _check_facts(self, stored: dict[str, Any]) -> None:
         for name, value in self._facts.items():
-            if (before := ({FORM: 1} | stored).get(name)) != value:
+            if (before := stored.get(name)) != value:
                 raise InputError(
                     f"{self._path.parent}: expected the {name} of the interrupted run, {before}, "
                     f"found {value}; use the same, or remove the folder to start from scratch"
@@ -285,10 +285,6 @@ class _Part:
                 "command computes it again"
             )
         return self._path
-
-
-FORM = "version of the parts"
-"""A fact, which the first parts did not have."""
 
 
 def facts_of(model: BiLMLayers) -> dict[str, Any]:

@@ -12,10 +12,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from secrets import token_hex
-from typing import BinaryIO
 
 from elmo_plugin.checks import InputError, fail
-from elmo_plugin.files.interrupts import handle_interrupts, interrupts_kept
+from elmo_plugin.files.interrupts import end_if_interrupted
 
 try:
     import fcntl
@@ -40,31 +39,34 @@ def atomic_write(path: str | os.PathLike) -> Iterator[Path]:
     need not exist. Raises a `DiskFullError` if the disk is full.
     """
     path = Path(os.path.realpath(path))
-    with name_full_disk(path), interrupts_kept(), ExitStack() as stack:
+    with name_full_disk(path), ExitStack() as stack:
         _remove_leftovers(path)
-        temporary = path.with_name(f".{path.name}.{token_hex(4)}{ENDING}")
-        stack.callback(temporary.unlink, missing_ok=True)
-        try:
-            temporary.touch(exist_ok=False)  # permissions follow the umask, or those of the file
-        except OSError as error:  # of a name that the user does not know
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        _lock(stack.enter_context(temporary.open("r+b")))
+        temporary = _locked(path, stack)
         if path.is_file():
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         yield temporary
         with temporary.open("r+b") as written:  # Windows flushes what is open for writing
             os.fsync(written.fileno())  # otherwise a power failure may leave an empty file
-        handle_interrupts()
+        end_if_interrupted()
         os.replace(temporary, path)
 
 
-def _lock(file: BinaryIO) -> None:
-    """Keep other processes from removing a temporary file, until it is closed."""
-    if fcntl is None:
-        file.close()  # Windows does not rename an open file
-    else:
+def _locked(path: Path, stack: ExitStack) -> Path:
+    """Create a temporary file, which no other process removes before the `stack` is closed."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{token_hex(4)}{ENDING}")
+        stack.callback(temporary.unlink, missing_ok=True)
+        try:
+            file = stack.enter_context(temporary.open("xb"))  # permissions follow the umask
+        except OSError as error:  # of a name that the user does not know
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        if fcntl is None:
+            file.close()  # Windows does not rename an open file
+            return temporary
         with suppress(OSError):  # without locks, no process removes files of another one
             fcntl.flock(file, fcntl.LOCK_EX)
+        if temporary.exists():  # another process may have removed it before it was locked
+            return temporary
 
 
 def _remove_leftovers(path: Path) -> None:

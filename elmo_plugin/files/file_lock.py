@@ -18,8 +18,9 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 class FileLock(filelock.FileLock):
     """
     A lock file as in `filelock`, which waits forever for a file that cannot be created because the
-    operating system reports it as missing, as in /proc. Older versions of it also wait forever on a
-    file system without locks. This one raises an `OSError` in both cases.
+    operating system reports it as missing, as in /proc. On a file system without locks, versions
+    before 3.21 also wait forever, and later ones may use files that a killed process leaves. This
+    one raises an `OSError` in both cases.
     """
 
     def acquire(self, *args: Any, **kwargs: Any) -> Any:

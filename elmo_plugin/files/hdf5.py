@@ -50,7 +50,7 @@ class HDF5Bytes(io.FileIO):
 
     def __init__(self, path: str | os.PathLike) -> None:
         super().__init__(path, "w+")
-        self._error: OSError | None = None
+        self._error: BaseException | None = None
 
     def check(self) -> None:
         """Raise the error of the write that failed, if one did."""
@@ -62,7 +62,7 @@ class HDF5Bytes(io.FileIO):
         try:
             while left and self._error is None:
                 left = left[super().write(left) :]
-        except OSError as error:
+        except BaseException as error:
             self._error = error
         return len(data)
 
@@ -70,7 +70,7 @@ class HDF5Bytes(io.FileIO):
         try:
             if self._error is None:
                 super().truncate(size)
-        except OSError as error:
+        except BaseException as error:
             self._error = error
         return self.tell() if size is None else size
 

@@ -360,7 +360,7 @@ def test_an_interrupted_dump_of_something_else(text, tmp_path, options, monkeypa
         file.attrs["facts"] = json.dumps(facts)
         del file.attrs["rounding"]
     append_checksum(record)
-    with pytest.raises(InputError, match="version of the parts of the interrupted run, 1, found 3"):
+    with pytest.raises(InputError, match="version of the parts of the interrupted run, None"):
         run(text, out, "--all", *options)
     shutil.rmtree(record.parent)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -1,11 +1,13 @@
+import fcntl
 import os
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from elmo_plugin.files.atomic_write import atomic_write
+from elmo_plugin.files.atomic_write import _remove_leftovers, atomic_write
 from elmo_plugin.files.torch_file import save_torch_file
 
 
@@ -102,3 +104,28 @@ def test_what_a_killed_process_left(tmp_path: Path) -> None:
         process.kill()
         process.join()
     assert {*tmp_path.iterdir()} == {*others, tmp_path / "file"}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_two_processes_write_the_same_file(
+    exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By definition: a process that begins to write the same file removes no temporary file of one
+    that still writes, not even between its creation and its lock."""
+    file, flock, n_locks = tmp_path / "file", fcntl.flock, 0
+    if exists:
+        file.write_text("old")
+
+    def lock(*arguments: Any) -> None:
+        nonlocal n_locks
+        n_locks += 1
+        if n_locks == 1:
+            _remove_leftovers(file)
+        flock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    with atomic_write(file) as temporary:
+        temporary.write_text("new")
+        _remove_leftovers(file)
+    assert n_locks > 3 and file.read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -142,7 +142,7 @@ def _restore_with_metrics(self: GradientDescentTrainer) -> None:
             "trainer: expected a learning_rate_scheduler or the checkpointer bilm, found neither; "
             "trainer+: { … }, with +, keeps those of an imported config, and its optimizer"
         )
-    # The last one, so that checkpoints without its state are still read.
+    # The last one, which writes what the others have added.
     self._callbacks = [*self._callbacks, _LastMetrics(self._serialization_dir)]  # type: ignore[has-type]
     _maybe_restore_checkpoint(self)
 
