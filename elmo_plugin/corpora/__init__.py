@@ -3,25 +3,20 @@ What one does with a whole text: its vectors and scores in files, the uses of wo
 change, minimal pairs.
 """
 
-from typing import TYPE_CHECKING
-
-from elmo_plugin.lazy import lazily
-
-if TYPE_CHECKING:
-    from elmo_plugin.corpora.controls import control_words
-    from elmo_plugin.corpora.meanings import (
-        average_pairwise_distance,
-        changes,
-        clusters,
-        jensen_shannon_divergence,
-        nearest,
-        picture,
-        prototype_distance,
-        vectors_of,
-    )
-    from elmo_plugin.corpora.score_table import read_scores, score_columns
-    from elmo_plugin.corpora.uses import read_uses
-    from elmo_plugin.elmo.scores import regions
+from elmo_plugin.corpora.controls import control_words
+from elmo_plugin.corpora.meanings import (
+    average_pairwise_distance,
+    changes,
+    clusters,
+    jensen_shannon_divergence,
+    nearest,
+    picture,
+    prototype_distance,
+    vectors_of,
+)
+from elmo_plugin.corpora.score_table import read_scores, score_columns
+from elmo_plugin.corpora.uses import read_uses
+from elmo_plugin.elmo.scores import regions
 
 __all__ = [
     "average_pairwise_distance",
@@ -38,11 +33,3 @@ __all__ = [
     "score_columns",
     "vectors_of",
 ]
-MODULES = {
-    "control_words": ".controls",
-    "read_scores": ".score_table",
-    "read_uses": ".uses",
-    "regions": "..elmo.scores",
-    "score_columns": ".score_table",
-}
-__getattr__ = lazily(__name__, dict.fromkeys(__all__, ".meanings") | MODULES)
