@@ -8,7 +8,7 @@ from bisect import bisect, bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import groupby, tee
+from itertools import accumulate, groupby, tee
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -98,37 +98,49 @@ def find_spans(rows: Iterable[tuple[Any, ...]], unit: str, raw: bool) -> Iterato
     """
     check_choice("unit of the spans", unit, UNITS)
     checked = CheckedPlaces(raw)
-    split = lru_cache(SPLIT_TEXTS)(lambda text: row_of("", text, raw))
+    read = lru_cache(SPLIT_TEXTS)(lambda text: _read("", text, raw))
     for number, (name, given, start, end, *word) in enumerate(rows):
-        value: Any = list(given) if isinstance(given, Iterator) else given
-        row = split(value) if isinstance(value, str) else row_of(name, value, raw)
-        tokens = tokens_of_row(row)
-        if isinstance(value, str):
-            text = written = value
-        else:
-            value = tokens if is_row(value) else value
-            text, written = " ".join(value), " ".join("_" * len(x) for x in value)
-        places = isinstance(value, str) and places_of_row(row).get("spans")
+        x = read(given) if isinstance(given, str) else _read(name, given, raw)
+        text: Any = x.text
+        spans = x.spans
         if unit == UNITS[1]:
-            places = [(k, k + 1) for k in range(len(tokens))]
-        elif not places:
-            places = [token.span() for token in re.finditer(r"\S+", written)]
-        words = text if unit == UNITS[0] else tokens
-        start, end = whole_span(name, unit, start, end, len(words))
-        inside = range(bisect(places, start, key=itemgetter(1)), bisect_left(places, (end,)))
+            text, spans = x.tokens, [(k, k + 1) for k in range(len(x.tokens))]
+        start, end = whole_span(name, unit, start, end, len(text))
+        inside = range(bisect(spans, start, key=itemgetter(1)), bisect_left(spans, (end,)))
         if not inside or start == end:
-            fail(name, "a span with a token", text[start:end])
-        whole = places[inside[0]][0], places[inside[-1]][1]
-        checked.add(name, words, places, (start, end), whole, *word)
-        token = " ".join(tokens[inside.start : inside.stop])
-        before = 0  # tokens of the row
-        for sentence in row:
-            first, last = inside.start - before, inside.stop - before
-            before += len(sentence.tokens)
-            if first < len(sentence.tokens):
-                break
-        if last > len(sentence.tokens):
+            fail(name, "a span with a token", x.text[start:end])
+        whole = spans[inside[0]][0], spans[inside[-1]][1]
+        checked.add(name, text, spans, (start, end), whole, *word)
+        token = " ".join(x.tokens[inside.start : inside.stop])
+        (sentence, first), (other, last) = x.places[inside[0]], x.places[inside[-1]]
+        if other is not sentence:
             raise InputError(f"{name}: expected a span in one sentence, found {token!r} in several")
         own = replace(sentence, row=number, line=number)
-        yield Use("".join(word) or token, own, first, last)
+        yield Use("".join(word) or token, own, first, last + 1)
     checked.end()
+
+
+class _Text(NamedTuple):
+    """
+    A text, its tokens, the first character of each and the one after its last, and the sentence of
+    each with its number there.
+    """
+
+    text: str
+    tokens: list[str]
+    spans: list[tuple[int, int]]
+    places: list[tuple[Sentence, int]]
+
+
+def _read(name: str, given: Any, raw: bool) -> _Text:
+    given = list(given) if isinstance(given, Iterator) else given
+    row = row_of(name, given, raw)
+    tokens = tokens_of_row(row)
+    places = [(sentence, k) for sentence in row for k in range(len(sentence.tokens))]
+    if isinstance(given, str):
+        spans = places_of_row(row).get("spans") or [x.span() for x in re.finditer(r"\S+", given)]
+        return _Text(given, tokens, spans, places)
+    written = tokens if is_row(given) else given  # tokens may have whitespace
+    ends = accumulate(len(x) + 1 for x in written)
+    spans = [(end - 1 - len(x), end - 1) for x, end in zip(written, ends)]
+    return _Text(" ".join(written), tokens, spans, places)
