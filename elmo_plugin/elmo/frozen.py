@@ -83,20 +83,18 @@ def use_one_thread_in_children() -> None:
 @dataclass
 class State:
     """
-    The state of a frozen module. If two states that exist at the same time are equal, and the
-    memory of the first one's tensors still exists, the module computed the same outputs at both
-    times.
+    The state of a frozen module. If two states that exist at the same time are equal, and so does
+    the memory of the tensors of the first, the module computed the same outputs at both times.
 
-    `settings`: everything but the tensors that the numbers depend on. `tensors`: parameters and
-    buffers for which `is_frozen` is true; a reference, so that Python cannot reuse the identity of
-    one. `versions`: facts that change with them. `n_trained`: how often autograd has used the
-    module, because training can change it without raising a version.
+    `settings`: everything but the tensors that the numbers depend on. `versions`: facts that change
+    with the tensors, and how often autograd has used the module, because training can change it
+    without raising a version. `tensors`: parameters and buffers for which `is_frozen` is true, so
+    that Python cannot reuse the identity of one.
     """
 
-    settings: tuple
+    settings: list[Any]
+    versions: list[Any]
     tensors: list[Tensor] = field(compare=False)
-    versions: list[tuple]
-    n_trained: int
 
     @classmethod
     def of(cls, module: nn.Module) -> State | None:
@@ -109,32 +107,31 @@ class State:
         parts = list(module.named_modules(remove_duplicate=False))
         if not are_plain(part for _, part in parts):
             return None
-        settings = _precision_settings()
-        tensors: list[Tensor] = []
-        n_trained = 0
+        state = cls(_precision_settings(), [], [])
         for name, part in parts:
-            settings += (name, type(part).__name__)
+            state.settings += (name, type(part).__name__)
             for key, value in part.__dict__.items():
                 if key == "n_trained":
-                    n_trained += value
+                    state.versions.append(value)
                 elif key not in _NOT_SETTINGS:
                     if not _is_setting(value):
                         return None
-                    settings.append((key, tuple(value) if isinstance(value, list) else value))
+                    copied = tuple(value) if isinstance(value, list) else value
+                    state.settings.append((key, copied))
             # `functional_call` replaces parameters by tensors for one call.
             if not all(isinstance(x, nn.Parameter | None) for x in part._parameters.values()):
                 return None
             own = chain(part._parameters.values(), part._buffers.values())
-            tensors += (x for x in own if x is not None)
-        if not all(map(is_frozen, tensors)):
+            state.tensors += (x for x in own if x is not None)
+        if not all(map(is_frozen, state.tensors)):
             return None
         # `p.data = x` changes neither the identity nor the version of p, but its address or, if x
         # is a view of the same memory, its type, shape or strides.
-        versions = [
+        state.versions += (
             (id(x), x._version, x.data_ptr(), x.dtype, x.device, x.shape, x.stride())
-            for x in tensors
-        ]
-        return cls(tuple(settings), tensors, versions, n_trained)
+            for x in state.tensors
+        )
+        return state
 
 
 def _precision_settings() -> list[Any]:
@@ -228,7 +225,7 @@ class FrozenBiLM:
         self.made_for = state, initial_state, same_bits
         self._versions = self._versions_now()
         # The settings have the precision that is permitted, and not that of this device.
-        self._facts = VERSION, initial_state, bilm.precision, state.settings
+        self._facts = VERSION, initial_state, bilm.precision, tuple(state.settings)
         self._packed: BiLM | None = None
         self._digest = b""
 

@@ -70,6 +70,7 @@ class BiLMLayers(CarriesState):
     """
 
     _frozen: FrozenBiLM | None = None
+    """The last snapshot of the biLM. `None` if it has no `State`, as it is trained or unknown."""
     _is_snapshot = False
 
     known_words: Sequence[str] = ()
@@ -141,26 +142,16 @@ class BiLMLayers(CarriesState):
             return
         with lock_of(self.carried) if self.initial_state == "carry" else nullcontext():
             with lock_of(self.bilm):
-                frozen = self.frozen(same_bits)
+                state = State.of(self.bilm)
+                made_for = state, self.initial_state, same_bits
+                if self._frozen is None or self._frozen.made_for != made_for:
+                    self._frozen = None  # before more memory is allocated
+                    if state is not None:
+                        self._frozen = FrozenBiLM(self.bilm, state, *made_for[1:])
+                frozen = self._frozen
                 now = aliased(self, {self.bilm: frozen.bilm if frozen else self.bilm})
-            now._frozen, now._is_snapshot = frozen, True
+            now._is_snapshot = True
             yield now
-
-    def frozen(self, same_bits: bool = False) -> FrozenBiLM | None:
-        """
-        The snapshot of the biLM as it is now, or `None` if it has no `State`, because it is trained
-        or contains parts whose effect is unknown.
-        """
-        if self._is_snapshot:
-            return self._frozen
-        with lock_of(self.bilm):
-            state = State.of(self.bilm)
-            made_for = state, self.initial_state, same_bits
-            if self._frozen is None or self._frozen.made_for != made_for:
-                self._frozen = None  # before more memory is allocated
-                if state is not None:
-                    self._frozen = FrozenBiLM(self.bilm, state, *made_for[1:])
-            return self._frozen
 
     @from_snapshot
     def layers(self, tokens: Tensor, boundaries: bool = True) -> tuple[list[Tensor], Tensor]:
@@ -198,7 +189,7 @@ class BiLMLayers(CarriesState):
         if not tokens.size(0) or (not mask.numel() and not carries):
             empty = bilm.warm_state.output.new_zeros(*mask.shape, bilm.output_dim)
             return [empty] * self.n_layers, mask
-        frozen = self.frozen()
+        frozen = self._frozen
         if frozen is not None and not carries:
             if self.layer_cache is None:
                 return frozen.layers(tokens, lengths, boundaries), mask
@@ -282,7 +273,7 @@ class BiLMLayers(CarriesState):
         """
         self.check_weights()
         tokens = self._characters(sentences)
-        reader = self.frozen() or self.bilm
+        reader = self._frozen or self.bilm
         return reader.sentences(tokens, self.bilm.sentence_lengths(tokens), state)
 
     @torch.no_grad()
@@ -330,7 +321,7 @@ class BiLMLayers(CarriesState):
         A digest of the weights and the settings that a sentence's layers depend on. Raises an
         `InputError` if the biLM is trained or contains parts whose effect is unknown.
         """
-        if (frozen := self.frozen()) is None:
+        if (frozen := self._frozen) is None:
             raise InputError(
                 "expected a frozen biLM without hooks and parametrizations, with parameters that "
                 "were not made in inference mode and have no gradient, found another, which has no "
@@ -338,12 +329,13 @@ class BiLMLayers(CarriesState):
             )
         return frozen.digest
 
+    @from_snapshot
     def cache_words(self, words: Collection[str]) -> None:
         """
         Cache the vectors of all words of a text in large batches, which is faster, if the biLM is
         frozen and the cache is large enough.
         """
-        if 0 < len(words) <= CAPACITY and (frozen := self.frozen()) is not None:
+        if 0 < len(words) <= CAPACITY and (frozen := self._frozen) is not None:
             frozen.cache_words(self._characters([sorted(words)])[0])
 
     def clear_caches(self) -> None:
@@ -351,22 +343,16 @@ class BiLMLayers(CarriesState):
         Clear carried states and in-memory caches, but not the files in `cache_dir`. Call this after
         modifying weights through another tensor, such as `.data`, which caches cannot detect.
         """
-        with self._changing():
+        with lock_of(self.carried), lock_of(self.bilm):
             self.carried.state = self._frozen = None
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """No call begins meanwhile, nor is one under way that carries the state."""
-        with lock_of(self.carried), lock_of(self.bilm):
-            yield
-
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
-        with self._changing():
+        with lock_of(self.carried), lock_of(self.bilm):
             self.clear_caches()  # they would stay on the old device
             return super()._apply(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        with self._changing():
+        with lock_of(self.carried), lock_of(self.bilm):
             return super().load_state_dict(*args, **kwargs)
 
     def train(self, mode: bool = True) -> Any:

@@ -488,4 +488,4 @@ def test_cached_words_change_nothing(bilm_files, monkeypatch):
     elmo.clear_caches()
     for found, right in zip(elmo.embed(SENTENCES), expected):
         assert numpy.array_equal(found, right)
-    assert len(elmo.frozen().packed.token_encoder._rows) <= 4
+    assert len(elmo._frozen.packed.token_encoder._rows) <= 4

@@ -178,7 +178,7 @@ def test_requires_grad_after_building_trains_the_biLM(elmo):
     frozen = vectors(elmo)
     elmo.bilm.requires_grad_(True)
     elmo(elmo.characters(SENTENCES))["elmo_representations"][0].sum().backward()
-    assert elmo.frozen() is None
+    assert elmo._frozen is None
     assert all(p.grad is not None for p in elmo.bilm.bilstm.parameters())
     torch.testing.assert_close(vectors(elmo).detach(), frozen, rtol=0, atol=1e-6)
     elmo.bilm.requires_grad_(False)
