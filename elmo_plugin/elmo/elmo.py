@@ -350,8 +350,8 @@ class Elmo(BiLMLayers):
             As a text in a file, a string is split at all whitespace of Unicode, such as a no-break
             space (U+00A0) or an ideographic space (U+3000). A token of a list is never split:
             whitespace inside it is read as `_`, except that a tab or a line break, or a space in a
-            single list of strings, is an error. A `Sentence`, as
-            of `running_text`, or a list of them is read as it is.
+            single list of strings, is an error. A `Sentence`, as of `running_text`, or a list of
+            them is read as it is.
         layer : `str | int`, optional (default = `"mix"`)
             `"mix"` for the first mix, `"all"` for all layers, `"average"` for their average,
             `"top"` for the top layer, or the number of a layer, where 0 is the word layer.
