@@ -180,7 +180,7 @@ def read_arrays(
     vocabulary has other words or is missing.
     """
     is_table = options.char_cnn is None
-    with_softmax = with_softmax and any(arrays.shape(name) is not None for name in SOFTMAX_ARRAYS)
+    with_softmax &= any(arrays.shape(name) is not None for name in SOFTMAX_ARRAYS)
     rows = None
     if vocabulary_file is not None and (is_table or with_softmax):
         rows = _rows(arrays, EMBEDDING if is_table else SOFTMAX_WEIGHT, vocabulary_file)
