@@ -74,7 +74,7 @@ class BiLM(nn.Module):
         # The character ids of the tokens that begin and end a sentence, shape `(2, C)`.
         self.register_buffer("boundaries", _boundaries(self), persistent=False)
         name_hook(self.register_load_state_dict_post_hook(_restore_boundaries))
-        self.n_trained = 0  # counts the batches that autograd has seen; see `frozen_state`
+        self.n_trained = 0  # counts the batches that autograd has seen; see `State`
 
     def set_precision(self, precision: str, permitted: Collection[str] = PRECISIONS) -> None:
         """

@@ -21,7 +21,7 @@ BOUNDARIES = ("<bos>", "<eos>")
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The numbers of words, by their bytes, as a setting that `frozen_state` can compare."""
+    """The numbers of words, by their bytes, as a setting that `State` can compare."""
 
     of_words: dict[bytes, int] = field(repr=False)
 
