@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from elmo_plugin import Elmo, LanguageModel
-from elmo_plugin.elmo import dump
+from elmo_plugin.corpora import dump
 from elmo_plugin.elmo.frozen import FrozenBiLM, WordVectorCache
 from elmo_plugin.modules import ScalarMix
 from tests.compare import assert_close
@@ -167,7 +167,7 @@ def test_other_weights_between_two_parts_of_a_file(bilm_files, tmp_path, monkeyp
     monkeypatch.setattr(dump, "PART_SENTENCES", 1)
     elmo = Elmo.from_files(*bilm_files)
     new = {name: x * 1.5 for name, x in elmo.state_dict().items() if "bilstm" in name}
-    lines = [dump.Line(k, " ".join(SENTENCE[k:])) for k in range(3)]
+    lines = [*dump.line_rows((k, " ".join(SENTENCE[k:])) for k in range(3))]
     settings = dump.DumpSettings(layer="top")
     dump.dump(elmo, lines, tmp_path / "right", settings)
 
@@ -188,7 +188,7 @@ def test_a_file_while_another_one_ends(bilm_files, tmp_path, monkeypatch):
     in any part, also if another file of the same model is finished in the meantime."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 1)
     elmo = Elmo.from_files(*bilm_files)
-    lines = [dump.Line(k, " ".join(SENTENCE[k:])) for k in range(3)]
+    lines = [*dump.line_rows((k, " ".join(SENTENCE[k:])) for k in range(3))]
     settings = dump.DumpSettings(layer="top")
 
     def interrupted():
