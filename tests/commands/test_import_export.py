@@ -13,7 +13,6 @@ from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import h5py
 import numpy as np
@@ -306,7 +305,13 @@ def test_paths_of_an_export(bilm_archive, tmp_path, monkeypatch):
     for folder, found in ((file, "File exists"), (file / "out", "Not a directory")):
         with pytest.raises(InputError, match=f"^folder: {folder}: .* found .*{found}: '{folder}'$"):
             allennlp("bilm-export", bilm_archive, folder)
-    refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    monkeypatch.setattr(Path, "touch", Mock(side_effect=refused))
+    opened = Path.open
+
+    def refused(path: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
+        if mode == "xb":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(path, mode, *rest, **options)
+
+    monkeypatch.setattr(Path, "open", refused)
     with pytest.raises(InputError, match=f"^folder: {tmp_path}: expected .* Permission denied"):
         export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=False)
