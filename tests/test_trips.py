@@ -60,13 +60,13 @@ def test_loading_a_model() -> None:
 def test_the_vectors_of_a_new_sentence() -> None:
     elmo = Elmo.from_pretrained("small")
     elmo.embed(KNOWN)
-    check(lambda: elmo.embed(NEW), most=19)
+    check(lambda: elmo.embed(NEW), most=18)
 
 
 def test_the_scores_of_a_sentence() -> None:
     model = LanguageModel.from_pretrained("small")
     model.score(KNOWN)
-    check(lambda: model.score(NEW), most=21)
+    check(lambda: model.score(NEW), most=20)
 
 
 def test_a_window_of_training(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from benchmarks.operations import (
     training_operations,
 )
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.layers import batches_by_length
 from elmo_plugin.modules import BiLM, ProjectedLSTM
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.text.sentence import batches_by_length
 
 N_WINDOWS = 4
 N_KERNELS = 12

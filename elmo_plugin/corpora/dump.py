@@ -17,10 +17,11 @@ import numpy as np
 from elmo_plugin.checks import MOST, InputError
 from elmo_plugin.corpora.parts import COMPUTED_WITH, PART_SENTENCES, join_files, write_results
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.layers import batches_by_length
 from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
 from elmo_plugin.text.advice import advised
 from elmo_plugin.text.raw_text import raw_facts
-from elmo_plugin.text.sentence import Row, Sentence, batches_by_length, groups
+from elmo_plugin.text.sentence import Row, Sentence, groups
 
 NPY = ".npy"
 """The ending of NumPy's files."""

@@ -138,7 +138,9 @@ def _read(name: str, given: Any, raw: bool) -> _Text:
     tokens = tokens_of_row(row)
     places = [(sentence, k) for sentence in row for k in range(len(sentence.tokens))]
     if isinstance(given, str):
-        spans = places_of_row(row).get("spans") or [x.span() for x in re.finditer(r"\S+", given)]
+        spans = (
+            places_of_row(row)["spans"] if raw else [x.span() for x in re.finditer(r"\S+", given)]
+        )
         return _Text(given, tokens, spans, places)
     written = tokens if is_row(given) else given  # tokens may have whitespace
     ends = accumulate(len(x) + 1 for x in written)

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import fail, is_whole
-from elmo_plugin.elmo.layers import BiLMLayers
+from elmo_plugin.elmo.layers import BiLMLayers, batches_by_length
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.text.advice import current
-from elmo_plugin.text.forms import named_rows
-from elmo_plugin.text.sentence import Row, batches_by_length, by_row, groups
+from elmo_plugin.text.forms import by_row, named_rows
+from elmo_plugin.text.sentence import Row, groups
 
 MOST_DOCUMENTS = 256
 """Number of documents that are read side by side, to bound the memory of their states."""

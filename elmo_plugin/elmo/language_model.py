@@ -24,9 +24,9 @@ from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.ops.softmax import entropies
 from elmo_plugin.text.advice import advised
 from elmo_plugin.text.characters import BEGIN, END, SPECIAL_WORDS, UNKNOWN
-from elmo_plugin.text.forms import named_rows, rows_of, tokens_of
+from elmo_plugin.text.forms import by_row, named_rows, rows_of, tokens_of
 from elmo_plugin.text.raw_text import FIRST_WORDS
-from elmo_plugin.text.sentence import Row, Sentence, by_row, tokens_of_row
+from elmo_plugin.text.sentence import Row, Sentence, tokens_of_row
 
 
 class Substitute(NamedTuple):

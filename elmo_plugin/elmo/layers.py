@@ -40,7 +40,7 @@ from elmo_plugin.text.advice import advised, current
 from elmo_plugin.text.characters import sentence_characters
 from elmo_plugin.text.forms import rows_of
 from elmo_plugin.text.raw_text import FIRST_WORDS, check_language
-from elmo_plugin.text.sentence import Row, batches_by_length
+from elmo_plugin.text.sentence import Row
 
 MAX_TOKENS = 2048
 """64 sentences of ordinary length, enough rows for a CPU's matrix products."""
@@ -424,3 +424,37 @@ def without_boundaries(layers: list[Tensor], real: Tensor) -> tuple[list[Tensor]
     mask = real[:, 2:].contiguous()
     # The slice keeps the final boundary of shorter sentences, which the mask sets to zero.
     return [x[:, 1:-1] * mask[:, :, None] for x in layers], mask
+
+
+def parts(rows: Iterable[Row], n_tokens: int) -> Iterator[list[Row]]:
+    """Divide rows into parts, which end when they have `n_tokens`, boundaries included."""
+    part, left = [], n_tokens
+    for row in rows:
+        part.append(row)
+        left -= sum(len(x.tokens) + 2 for x in row)
+        if left <= 0:
+            yield part
+            part, left = [], n_tokens
+    if part:
+        yield part
+
+
+def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """
+    Divide sentences into batches of similar lengths, for little padding. A batch has at most
+    `max_tokens` tokens, including padding and boundaries, to bound the memory. A longer sentence is
+    a batch by itself.
+
+    `lengths`: sentence lengths in tokens. Yields for each batch the indices of its sentences in
+    `lengths`, starting with the longest.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        # The first sentence of a batch is the longest, and the others are padded to its length.
+        width = lengths[batch[0] if batch else place] + 2
+        if batch and (len(batch) + 1) * width > max_tokens:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch

@@ -183,7 +183,7 @@ def regions(scores: Any, start: Any, end: Any, after: int = 0) -> np.ndarray:
 
 def joined_scores(row: Row, some: list[SentenceScores]) -> SentenceScores:
     """The scores of a row from those of its sentences."""
-    places = places_of_row(row)
+    places = {} if row[0].spans is None else places_of_row(row)
     if len(some) == 1:
         return some[0]._replace(**places)
     tokens = [token for x in some for token in x.tokens]

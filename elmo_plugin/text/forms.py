@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 from elmo_plugin.checks import InputError, check_flag, fail
@@ -117,6 +117,12 @@ def row_of(
     if isinstance(value, str):
         return split_text(value, **place) if raw else [Sentence(value.split(), **place)]
     return [Sentence(_tokens(name, value, expected), **place)]
+
+
+def by_row(rows: Iterable[Row], items: Iterable[Any]) -> Iterator[list[Any]]:
+    """Items for the sentences of rows, in their order, as one list for each row."""
+    iterator = iter(items)
+    return (list(islice(iterator, len(row))) for row in rows)
 
 
 def tokens_of(name: str, sentence: Any) -> list[str]:

@@ -1,9 +1,6 @@
-"""
-A sentence, which is what all that reads text gives and all that computes takes, and how sentences
-are grouped: in rows, in parts of a text, and in batches.
-"""
+"""A sentence, which is what all that reads text gives and all that computes takes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -55,9 +52,7 @@ def tokens_of_row(row: Row) -> list[str]:
 
 
 def places_of_row(row: Row) -> dict[str, Any]:
-    """The spans, words and sentence of each token of a row of raw text; empty for another row."""
-    if row[0].spans is None:
-        return {}
+    """The span, the word and the sentence of each token of a row of raw text."""
     return {
         "spans": [span for x in row for span in x.spans or ()],
         "words": [word for x in row for word in x.words or ()],
@@ -65,48 +60,8 @@ def places_of_row(row: Row) -> dict[str, Any]:
     }
 
 
-def by_row(rows: Iterable[Row], items: Iterable[Any]) -> Iterator[list[Any]]:
-    """Items for the sentences of rows, in their order, as one list for each row."""
-    iterator = iter(items)
-    return (list(islice(iterator, len(row))) for row in rows)
-
-
 def groups(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
     """Lists of `size` items, the last one shorter."""
     iterator = iter(items)
     while group := list(islice(iterator, size)):
         yield group
-
-
-def parts(rows: Iterable[Row], n_tokens: int) -> Iterator[list[Row]]:
-    """Divide rows into parts, which end when they have `n_tokens`, boundaries included."""
-    part, left = [], n_tokens
-    for row in rows:
-        part.append(row)
-        left -= sum(len(x.tokens) + 2 for x in row)
-        if left <= 0:
-            yield part
-            part, left = [], n_tokens
-    if part:
-        yield part
-
-
-def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """
-    Divide sentences into batches of similar lengths, for little padding. A batch has at most
-    `max_tokens` tokens, including padding and boundaries, to bound the memory. A longer sentence is
-    a batch by itself.
-
-    `lengths`: sentence lengths in tokens. Yields for each batch the indices of its sentences in
-    `lengths`, starting with the longest.
-    """
-    batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        # The first sentence of a batch is the longest, and the others are padded to its length.
-        width = lengths[batch[0] if batch else place] + 2
-        if batch and (len(batch) + 1) * width > max_tokens:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch

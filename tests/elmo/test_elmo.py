@@ -17,7 +17,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.corpora import dump
 from elmo_plugin.elmo import elmo as elmo_module
 from elmo_plugin.elmo import frozen
-from elmo_plugin.text.sentence import batches_by_length
+from elmo_plugin.elmo.layers import batches_by_length
 from tests.compare import assert_close
 
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]

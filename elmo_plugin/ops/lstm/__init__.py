@@ -141,7 +141,7 @@ def example(dtype: torch.dtype, random: Any) -> tuple[Reading, torch.dtype]:
 
 
 def results(operators: Any, reading: Reading, dtype: torch.dtype) -> Sequence[Tensor]:
-    """The results of a scan, and but for int8 their gradients, for comparing `operators`."""
+    """The results of a scan and, except in int8, their gradients, to compare `operators`."""
     if dtype == torch.int8:
         quantize = quantize_lstm_weights if operators is kernel else LSTMWeights._make
         return operators.scan(reading._replace(weights=quantize(reading.weights)))[:3]
