@@ -7,6 +7,7 @@ the command.
 
 import os
 import signal
+import sys
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -24,6 +25,9 @@ def end_command(number: int, frame: FrameType | None = None) -> None:
     global received
     if not _is_output_there:
         received = number
+        # Python and h5py print an error that they ignore, but this one is raised again.
+        sys.unraisablehook = lambda _: None
+        sys.excepthook = lambda *_: None
         # Not a SystemExit, with which h5py ends Python at once if it deletes an object.
         raise KeyboardInterrupt
 

@@ -6,6 +6,7 @@ import gc
 import io
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import sys
@@ -164,9 +165,9 @@ def content(out: Path) -> dict[str, bytes]:
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_moments(name: str, seed: int, n: int, inputs: Path, tmp_path: Path) -> None:
-    """The exit code of a shell, and nothing but what the next run removes. The same command then
-    gives the files of an uninterrupted run. Half of the moments are in what HDF5 does. If the
-    output was there at the moment, it is whole, and the run has succeeded."""
+    """The exit code of a shell, no error, and nothing but what the next run removes. The same
+    command then gives the files of an uninterrupted run. Half of the moments are in what HDF5 does.
+    If the output was there at the moment, it is whole, and the run has succeeded."""
     out = tmp_path / "folder" / ("out.npy" if "--pool" in name else "out")
     out.parent.mkdir()
     work = command(name, inputs, out)
@@ -188,6 +189,7 @@ def test_moments(name: str, seed: int, n: int, inputs: Path, tmp_path: Path) -> 
         if stopped.n <= at:  # a run has a few calls more or less, and its last one ends it
             continue
         assert stopped.code == (0 if is_complete(name, out) else 128 + sent), (at, stopped)
+        assert not re.search("Traceback|Error|ignored", stopped.printed), (at, stopped)
         files = {file.name for file in out.parent.rglob("*")}
         if is_complete(name, out):
             assert content(out) == whole, at
@@ -245,6 +247,8 @@ def sent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     before = signal.signal(request.param, end_command)
     monkeypatch.setattr(interrupts, "received", None)
     monkeypatch.setattr(interrupts, "_is_output_there", False)
+    for hook in ("unraisablehook", "excepthook"):
+        monkeypatch.setattr(sys, hook, getattr(sys, hook))  # restored at the end
     yield request.param
     signal.signal(request.param, before)
 
