@@ -1,14 +1,8 @@
 """The command `score`: log probabilities of words, and accuracies on minimal pairs."""
 
 import argparse
-import csv
-import io
-import json
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any
-
-import numpy as np
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from elmo_plugin.checks import InputError, fail
 from elmo_plugin.commands.arguments import (
@@ -25,8 +19,9 @@ from elmo_plugin.commands.arguments import (
 from elmo_plugin.commands.streams import check_standard_output, print_text
 from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.corpora.pairs import pair_accuracies, pair_scores
-from elmo_plugin.corpora.parts import PART_SENTENCES, join_files, write_results
-from elmo_plugin.corpora.score_table import column_names, score_columns
+from elmo_plugin.corpora.parts import PART_SENTENCES, write_results
+from elmo_plugin.corpora.score_table import column_names, score_columns, sentence_columns
+from elmo_plugin.corpora.writers import Table, TextTable, encoded
 from elmo_plugin.elmo.documents import document_groups, documents_in
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
 from elmo_plugin.files.atomic_write import atomic_write
@@ -43,9 +38,6 @@ of a table, .csv or .tsv; or the accuracy on minimal pairs as in BLiMP.
 
 AT_ONCE = 256
 """Number of sentences that are scored at a time."""
-
-PLACES = 6
-"""Decimal places of the numbers."""
 
 OF_A_TEXT = "documents", "entropy", "rank", "unknown_missing", "base", "shard"
 DEFAULTS = False, 2, (0, 1)
@@ -113,16 +105,21 @@ def run(args: argparse.Namespace) -> None:
     name, file = text_file("text", args.text)
     model = _load(args)
     rows = text_rows(text_lines(args, file, name), args.raw, shard=args.shard)
+    names = column_names(args.entropy, bool(args.raw), args.rank)
+    names += ["line"] * (args.raw == RUNNING) + ["document"] * args.documents
+    writer = TextTable(args.format, names)
     if args.output_file is None:
-        texts = (_scored(model, own, args) for own in _groups(rows, model, args))
-        print_text(_header(args) + next(texts, ""), end="")
+        texts = (writer.text(table) for _, table in _tables(model, args, rows))
+        print_text(writer.header + next(texts, ""), end="")
         for text in texts:
             print_text(text, end="")
-    else:
-        total = count_lines(args, file, name)
-        divide = document_groups if args.documents else groups
-        with model.snapshot(same_bits=True) as now:
-            write_results(_Table(now, args), now, rows, args.output_file, total, divide)
+        return
+    total = count_lines(args, file, name)
+    parts = (document_groups if args.documents else groups)(rows, PART_SENTENCES)
+    facts = raw_facts(args.raw) | {key: getattr(args, key) for key in ("format", *OF_A_TEXT[:-1])}
+    with model.snapshot(same_bits=True) as now:
+        compute = partial(_tables, now, args)
+        write_results(args.output_file, writer, compute, now, parts, facts, total=total)
 
 
 def _check_text_arguments(args: argparse.Namespace) -> None:
@@ -157,105 +154,42 @@ def _score_pairs(args: argparse.Namespace) -> None:
     pairs = [file for path in args.pairs for file in find_files(path)]
     rows = pair_scores(_load(args), pairs, args.raw, args.per_token)
     rows = rows if args.each_pair else pair_accuracies(rows)
-    names, values = rows[0].keys(), [_rounded(row.values()) for row in rows]
-    text = "".join(_json_line(dict(zip(names, own))) for own in values)
-    if args.format == "csv":
-        text = _csv([names, *values])
+    writer = TextTable(args.format, list(rows[0]))
+    text = writer.header + writer.text({name: [row[name] for row in rows] for name in rows[0]})
     if args.output_file is None:
         print_text(text, end="")
     else:
         with atomic_write(args.output_file) as temporary:
-            temporary.write_bytes(_encoded(text))
+            temporary.write_bytes(encoded(text))
 
 
-class _Table:
-    """The scores of a text as `Results`: the lines of a text file."""
-
-    def __init__(self, model: LanguageModel, args: argparse.Namespace) -> None:
-        self._model = model
-        self._args = args
-        self.facts = raw_facts(args.raw)
-        self.facts |= {key: getattr(args, key) for key in ("format", *OF_A_TEXT[:-1])}
-        self.rounding: dict[str, Any] = {}
-        self.part_size = PART_SENTENCES
-
-    def write(self, rows: list[Row], path: Path, done: Callable[[int], object]) -> None:
-        with path.open("wb") as file:
-            for group in _groups(rows, self._model, self._args):
-                file.write(_encoded(_scored(self._model, group, self._args)))
-                done(len(group))
-
-    def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
-        header = _header(self._args).encode()
-        join_files(header, parts, path, self._args.output_file, computed_with)
-
-
-def _groups(
-    rows: Iterable[Row], model: LanguageModel, args: argparse.Namespace
-) -> Iterator[list[Row]]:
-    """The rows that are scored in one call."""
-    if args.documents:
-        return document_groups(rows, PART_SENTENCES)
+def _tables(
+    model: LanguageModel, args: argparse.Namespace, rows: Iterable[Row]
+) -> Iterator[tuple[int, Table]]:
+    """The scores of rows as tables, each with the number of its rows, which one call scores."""
     # Under `carry` each sentence continues from the one before it.
-    return groups(rows, 1 if model.initial_state == "carry" else AT_ONCE)
+    some = groups(rows, 1 if model.initial_state == "carry" else AT_ONCE)
+    for group in document_groups(rows, PART_SENTENCES) if args.documents else some:
+        yield len(group), _table(model, args, group)
 
 
-def _header(args: argparse.Namespace) -> str:
-    names = column_names(args.entropy, bool(args.raw), args.rank)
-    names += ["line"] * (args.raw == RUNNING) + ["document"] * args.documents
-    return _csv([names]) if args.format == "csv" else ""
-
-
-def _scored(model: LanguageModel, rows: list[Row], args: argparse.Namespace) -> str:
-    """The output for some rows of the text."""
-    own: dict[str, list[int]] = {}  # columns with a number for each row
+def _table(model: LanguageModel, args: argparse.Namespace, rows: list[Row]) -> Table:
+    of_rows: dict[str, list[int]] = {}  # columns with a number for each row
     if args.raw == RUNNING:
-        own["line"] = [row[0].line for row in rows]
+        of_rows["line"] = [row[0].line for row in rows]
     if args.documents:
-        own["document"] = [x[0][0].row for x in documents_in(rows) for _ in x]
+        of_rows["document"] = [x[0][0].row for x in documents_in(rows) for _ in x]
     scores = model.score(
         rows,
         args.entropy,
         args.base,
-        documents=own.get("document"),
+        documents=of_rows.get("document"),
         rank=args.rank,
         unknown_missing=args.unknown_missing,
     )
     numbers = [row[0].row for row in rows]
-    if args.format == "csv":
-        columns = score_columns(scores, numbers)
-        for name, values in own.items():
-            of_line = dict(zip(numbers, values))
-            columns[name] = [of_line[number] for number in columns["sentence"]]
-        return _csv(zip(*map(_rounded, columns.values())))
-    return "".join(
-        _json_line(
-            {"sentence": number}
-            | {name: _rounded(values) for name, values in of_line.fields()}
-            | dict(zip(own, last))
-        )
-        for number, of_line, *last in zip(numbers, scores, *own.values())
-    )
-
-
-def _rounded(values: Any) -> list[Any]:
-    values = values.tolist() if isinstance(values, np.ndarray) else values
-    # A missing number is empty in CSV and null in JSON, which has no NaN.
-    values = [None if x != x else x for x in values]
-    return [round(x, PLACES) if isinstance(x, float) else x for x in values]
-
-
-def _csv(rows: Iterable[Iterable[Any]]) -> str:
-    text = io.StringIO()
-    # Base R reads TRUE as a logical value, and Python's True as text.
-    rows = ([str(x).upper() if isinstance(x, bool) else x for x in row] for row in rows)
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
-def _json_line(found: dict[str, Any]) -> str:
-    return json.dumps(found, ensure_ascii=False) + "\n"
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")  # lone surrogates, which UTF-8 cannot hold
+    table = (score_columns if args.format == "csv" else sentence_columns)(scores, numbers)
+    for name, values in of_rows.items():
+        of_number = dict(zip(numbers, values))
+        table[name] = [of_number[number] for number in table["sentence"]]
+    return table

@@ -1,24 +1,21 @@
 """
-Writes the vectors of a text to an HDF5 file in the layout of AllenNLP 0.9's `allennlp elmo`: each
-sentence has a dataset named by its line number, and `sentence_to_index` is a JSON object that maps
-sentences to these names. Vectors of whole sentences can be written as one array of NumPy instead.
+Writes the vectors of a text to an HDF5 file in the layout of AllenNLP 0.9's `allennlp elmo`, or
+those of whole sentences as one array of NumPy.
 """
 
-import io
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from typing import Any
 
-import h5py
 import numpy as np
 
 from elmo_plugin.checks import MOST, InputError
-from elmo_plugin.corpora.parts import COMPUTED_WITH, PART_SENTENCES, join_files, write_results
+from elmo_plugin.corpora.parts import PART_SENTENCES, write_results
+from elmo_plugin.corpora.writers import LineVectors, Matrix
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.layers import batches_by_length
-from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
 from elmo_plugin.text.advice import advised
 from elmo_plugin.text.raw_text import raw_facts
 from elmo_plugin.text.sentence import Row, Sentence, groups
@@ -66,18 +63,45 @@ def dump(
     Compute and write the vectors of a text, or resume an interrupted dump.
 
     `lines`: the name of each line in `sentence_to_index`, and its sentences, none of which is
-    empty. With `carry` they are read in order; otherwise the
-    sentences of a part are sorted by length. `out`: HDF5 file to write, or with `pool` a file whose
-    name ends in `NPY`, with an array of shape `(N, 2P)`, or `(N, L + 1, 2P)` for all layers, in the
-    order of the text. `total`: see `write_results`.
+    empty. With `carry` they are read in order; otherwise the sentences of a part are sorted by
+    length. `out`: HDF5 file to write, or with `pool` a file whose name ends in `NPY`, with an array
+    of shape `(N, 2P)`, or `(N, L + 1, 2P)` for all layers, in the order of the text. `total`: see
+    `write_results`.
 
     Raises errors as `write_results`, and an `InputError` if a sentence cannot be the name of a
     dataset.
     """
     is_matrix = settings.pool is not None and str(out).endswith(NPY)
+    index: dict[str, int] | None = {}  # the last line of each sentence
+    if settings.forget_sentences and not settings.use_sentence_keys:
+        index = None
+    facts = {
+        "layers": settings.layer,
+        "pool": settings.pool,
+        "type of numbers": settings.dtype,
+        "layout": NPY if is_matrix else None,
+        **raw_facts(settings.raw),
+    }
+    size = _batch_size(elmo, settings)
+    part_size, rounding = PART_SENTENCES, {"batch size": size}
+    if elmo.initial_state == "carry":
+        # Whole batches, because their rows continue those of the previous batch.
+        part_size = max(1, PART_SENTENCES // size) * size
+        facts |= rounding  # which then says which sentence a row continues
     with elmo.snapshot(same_bits=True) as now:
-        results = (_Matrix if is_matrix else _Vectors)(now, out, settings)
-        write_results(results, now, results.indexed(lines), out, total)
+        compute = partial(_vectors, now, size, settings)
+        writer: Any = LineVectors(index, settings.use_sentence_keys)
+        if is_matrix:
+            none = now.embed([], settings.layer, pool=settings.pool)
+            writer = Matrix(none.shape[1:], settings.dtype)
+        rows = groups(_indexed(lines, index), part_size)
+        write_results(out, writer, compute, now, rows, facts, rounding, total)
+
+
+def _batch_size(elmo: Elmo, settings: DumpSettings) -> int:
+    by_tokens = elmo.max_tokens(None) // ORDINARY_LENGTH
+    by_default = CARRIED_ROWS if elmo.initial_state == "carry" else by_tokens
+    return settings.batch_size or by_default
 
 
 def line_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, Row]]:
@@ -86,126 +110,36 @@ def line_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, Row]]:
         yield text.lstrip(), [Sentence(text.split(), number)]
 
 
-class _Vectors:
-    """The vectors of a text as `Results`."""
+def _indexed(lines: Iterable[tuple[str, Row]], index: dict[str, int] | None) -> Iterator[Row]:
+    """The sentences of the lines, which are indexed as they are read."""
+    for name, row in lines:
+        if index is not None:
+            index[name] = row[0].row
+        yield row
 
-    layout: str | None = None
 
-    def __init__(self, elmo: Elmo, out: str | os.PathLike, settings: DumpSettings) -> None:
-        self._elmo = elmo
-        self._out = out
-        self._settings = settings
-        self._index: dict[str, int] = {}  # the last line of each sentence
-        self.facts = {
-            "layers": settings.layer,
-            "pool": settings.pool,
-            "type of numbers": settings.dtype,
-            "layout": self.layout,
-            **raw_facts(settings.raw),
-        }
-        is_carried = elmo.initial_state == "carry"
-        by_default = CARRIED_ROWS if is_carried else elmo.max_tokens(None) // ORDINARY_LENGTH
-        self._batch_size = settings.batch_size or by_default
-        self.rounding = {"batch size": self._batch_size}
-        self.part_size = PART_SENTENCES
-        if is_carried:
-            # Whole batches, because their rows continue those of the previous batch.
-            n_batches = max(1, PART_SENTENCES // self._batch_size)
-            self.part_size = n_batches * self._batch_size
-            self.facts |= self.rounding  # which then says which sentence a row continues
-
-    def indexed(self, lines: Iterable[tuple[str, Row]]) -> Iterator[Row]:
-        """The sentences of the lines, which are indexed as they are read."""
-        for name, row in lines:
-            if self._settings.use_sentence_keys or not self._settings.forget_sentences:
-                self._index[name] = row[0].row
-            yield row
-
-    def write(self, rows: list[Row], path: Path, done: Callable[[int], object]) -> None:
-        with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
-            for places, vectors in self._read(rows):
-                for place, numbers in zip(places, vectors):
-                    file.create_dataset(str(rows[place][0].row), data=numbers)
-                disk.check()
-                done(len(places))
-
-    def _read(self, rows: list[Row]) -> Iterator[tuple[list[int], list[np.ndarray]]]:
-        """The indices of the rows of each batch, and their vectors as they are stored."""
-        settings = self._settings
-        self._elmo.cache_words({word for row in rows for x in row for word in x.tokens})
-        for places in self._batches(rows):
-            batch = [rows[place] for place in places]
-            options = {"pool": settings.pool, "max_tokens": MOST}
-            whole = self._elmo.embed_rows(batch, settings.layer, **options)
+def _vectors(
+    elmo: Elmo, size: int, settings: DumpSettings, rows: list[Row]
+) -> Iterator[tuple[int, dict[int, np.ndarray]]]:
+    """The number of lines of each batch, and their vectors as they are stored, by line."""
+    elmo.cache_words({word for row in rows for x in row for word in x.tokens})
+    for batch in _batches(elmo, size, rows):
+        options = {"pool": settings.pool, "max_tokens": MOST}
+        vectors = {}
+        for row, x in zip(batch, elmo.embed_rows(batch, settings.layer, **options)):
             with np.errstate(over="ignore"):
-                vectors = [x.astype(settings.dtype) for x in whole]
-            for row, x, stored in zip(batch, whole, vectors):
-                if not np.isfinite(stored).all():
-                    raise InputError(
-                        f"line {row[0].row + 1}: expected numbers that {settings.dtype} can "
-                        f"hold, found {np.abs(x).max():.3g} in its vectors"
-                    )
-            yield places, vectors
-
-    def _batches(self, rows: list[Row]) -> Iterable[list[int]]:
-        size = self._batch_size
-        if self._elmo.initial_state == "carry":
-            return groups(range(len(rows)), size)
-        lengths = [sum(len(x.tokens) for x in row) for row in rows]
-        return batches_by_length(lengths, size * ORDINARY_LENGTH)
-
-    def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
-        has_sentence_keys = self._settings.use_sentence_keys
-        keys = {line: text for text, line in self._index.items()} if has_sentence_keys else None
-        with HDF5Bytes(path) as disk, h5py.File(disk, "w") as joined:
-            if computed_with is not None:
-                joined.attrs[COMPUTED_WITH] = computed_with
-            for file in parts:
-                with open_hdf5(file) as part:
-                    for line in sorted(map(int, part)):
-                        key = str(line) if keys is None else keys.get(line)
-                        if key is not None:  # otherwise an equal sentence follows
-                            self._copy(part, line, joined, key)
-                disk.check()
-            if not (has_sentence_keys or self._settings.forget_sentences):
-                string = h5py.special_dtype(vlen=str)
-                joined.create_dataset("sentence_to_index", (1,), dtype=string)
-                names = {text: str(line) for text, line in self._index.items()}
-                joined["sentence_to_index"][0] = json.dumps(names)
-
-    def _copy(self, part: h5py.File, line: int, joined: h5py.File, key: str) -> None:
-        try:
-            if "\0" in key:  # HDF5 would truncate the name there
-                raise ValueError
-            part.copy(str(line), joined, name=key)
-        except (RuntimeError, ValueError):
-            raise InputError(
-                f"{self._out}: line {line + 1}: {key!r}: HDF5 cannot have a dataset of this name, "
-                "or not next to those of other lines, because a slash separates groups; leave out "
-                "--use-sentence-keys, and nothing is computed again"
-            ) from None
+                vectors[row[0].row] = stored = x.astype(settings.dtype)
+            if not np.isfinite(stored).all():
+                raise InputError(
+                    f"line {row[0].row + 1}: expected numbers that {settings.dtype} can hold, "
+                    f"found {np.abs(x).max():.3g} in its vectors"
+                )
+        yield len(batch), vectors
 
 
-class _Matrix(_Vectors):
-    """The vectors of sentences as one array in NumPy's format. A part has its rows alone."""
-
-    layout = NPY
-
-    def _empty(self, n_rows: int) -> np.ndarray:
-        none = self._elmo.embed([], self._settings.layer, pool=self._settings.pool)
-        return np.empty((n_rows, *none.shape[1:]), self._settings.dtype)
-
-    def write(self, rows: list[Row], path: Path, done: Callable[[int], object]) -> None:
-        matrix = self._empty(len(rows))
-        for places, vectors in self._read(rows):
-            matrix[places] = vectors
-            done(len(places))
-        path.write_bytes(matrix.data)
-
-    def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
-        files, row = list(parts), self._empty(1)
-        n = sum(file.stat().st_size for file in files) // row.nbytes
-        facts = np.lib.format.header_data_from_array_1_0(row) | {"shape": (n, *row.shape[1:])}
-        np.lib.format.write_array_header_1_0(header := io.BytesIO(), facts)
-        # Not a memory map: if the disk is full, writing to one kills the process.
-        join_files(header.getvalue(), files, path, self._out, computed_with)
+def _batches(elmo: Elmo, size: int, rows: list[Row]) -> Iterable[list[Row]]:
+    if elmo.initial_state == "carry":
+        return groups(rows, size)
+    lengths = [sum(len(x.tokens) for x in row) for row in rows]
+    by_length = batches_by_length(lengths, size * ORDINARY_LENGTH)
+    return ([rows[place] for place in places] for places in by_length)

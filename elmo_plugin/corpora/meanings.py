@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo_plugin.checks import check_choice, check_count, fail, named, needed
-from elmo_plugin.corpora.parts import COMPUTED_WITH
 from elmo_plugin.corpora.uses import VECTOR
+from elmo_plugin.corpora.writers import COMPUTED_WITH
 
 AT_ONCE = 500
 """Number of permutations in one matrix product."""

@@ -2,9 +2,9 @@
 Writes the results for a text in parts, so that an interrupted run can be resumed.
 
 A part has the results for some thousand sentences. It is written to a folder next to the output,
-with a record of what it was computed from, and the parts are joined at the end. A resumed run
-computes only the parts that are missing or damaged. Its results are bit-identical, because a part's
-batches are always the same, and word vectors do not depend on earlier parts.
+under a name that is the digest of everything it depends on, and the parts are joined at the end. A
+resumed run computes only the parts that are missing or damaged. Its results are bit-identical,
+because a part's batches are always the same, and word vectors do not depend on earlier parts.
 """
 
 import json
@@ -12,127 +12,143 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import h5py
 import torch
 from tqdm import tqdm
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.corpora.writers import Writer
 from elmo_plugin.elmo.frozen import bytes_of
 from elmo_plugin.elmo.layers import BiLMLayers
 from elmo_plugin.files.atomic_write import DiskFullError, atomic_write, check_is_new
-from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum, file_checksum
+from elmo_plugin.files.digest import digest, file_checksum, is_sealed, sealed
 from elmo_plugin.files.file_lock import FileLock
-from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5
 from elmo_plugin.files.interrupts import replace_output
+from elmo_plugin.files.torch_file import DamagedFileError, load_torch_file, save_torch_file
 from elmo_plugin.modules import LSTMState
 from elmo_plugin.ops.backend import KERNEL_STATUS
-from elmo_plugin.text.sentence import groups
 
 logger = logging.getLogger(__name__)
 
 PART_SENTENCES = 4096
 
-COMPUTED_WITH = "computed_with"
-"""The attribute of an HDF5 file that says which parts were rounded in which way."""
-
-
-class Results(Protocol):
-    """
-    A kind of results. `facts`: everything that affects them, except the model and the sentences.
-    `rounding`: settings that change only how numbers are rounded, and may be others when a run is
-    resumed. `part_size`: the number of sentences of a part, which does not depend on `rounding`.
-    """
-
-    facts: dict[str, Any]
-    rounding: dict[str, Any]
-    part_size: int
-
-    def write(self, sentences: list[Any], path: Path, done: Callable[[int], object]) -> None:
-        """Write the results for a part to a file, and say after each batch how many are done."""
-
-    def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
-        """
-        Write the output from the files of all parts, and record what they were `computed_with`:
-        JSON, or `None` if it was the same for all parts.
-        """
+FACTS = "facts.json"
+"""A file that says in words what the parts are of, for the error of a run of something else."""
+FINISHED = "finished"
+"""A file that is created just before the output, after which the parts are not needed."""
+RECORD = ".record"
+"""Ending of the file that is written after a part: its checksum, rounding and carried state."""
 
 
 def write_results(
-    results: Results,
-    model: BiLMLayers,
-    sentences: Iterable[Any],
     out: str | os.PathLike,
+    writer: Writer,
+    compute: Callable[[list[Any]], Iterable[tuple[int, Any]]],
+    model: BiLMLayers,
+    groups: Iterable[list[Any]],
+    facts: dict[str, Any],
+    rounding: dict[str, Any] | None = None,
     total: int | None = None,
-    divide: Callable[[Iterable[Any], int], Iterator[list[Any]]] = groups,
 ) -> None:
     """
-    Compute and write the results for a text, or resume an interrupted run. `model`: a `snapshot`
-    with the `same_bits`, so that all parts are from the same weights. `out`: the file to write.
-    `total`: the number of sentences, for the progress bar. `divide`: divides them into parts. If an
-    interrupted run had other settings that change only the rounding, a warning names them, and the
-    output records them.
+    Compute and write the results for a text, or resume an interrupted run.
+
+    `out`: the file to write, by `writer`. `compute`: gives the results for the sentences of a part
+    in batches, each with the number of sentences that it is for. `model`: a `snapshot` with the
+    `same_bits`, so that all parts are from the same weights. `groups`: the sentences of each part.
+    `facts`: everything that affects the results, except the model and the sentences. `rounding`:
+    settings that change only how numbers are rounded, and may be others when a run is resumed; then
+    a warning names them, and the output records them. `total`: the number of sentences, for the
+    progress bar.
 
     Raises an `InputError` if `out` exists, if another process is writing it, or if an interrupted
-    run has another model, text or settings; and a `DiskFullError` if the disk is full, in which
-    case finished parts are kept.
+    run has another model, other settings or a text that begins differently; and a `DiskFullError`
+    if the disk is full, in which case finished parts are kept.
     """
-    out = Path(os.path.realpath(out))  # a link stays
-    facts = {"version of the parts": 3} | results.facts | facts_of(model)
-    rounding = results.rounding | rounding_of(model)
-    parts: list[_Part] = []
-    runs: list[tuple[int, dict[str, Any]]] = []  # the parts that were rounded alike
+    given, out = Path(out), Path(os.path.realpath(out))  # a link stays
+    facts = {"version of the parts": 4} | facts | facts_of(model)
+    own_rounding = (rounding or {}) | rounding_of(model)
+    parts: list[tuple[Path, str | None]] = []  # and checksums that are not compared yet
+    runs: list[tuple[int, dict[str, Any]]] = []  # the first sentence of parts rounded alike
     with (
         _carried_on(model),
         _parts_folder(out) as folder,
         tqdm(total=total, unit=" sentences", desc=out.name) as progress,
     ):
-        first = 0
-        for group in divide(sentences, results.part_size):
-            parts.append(part := _Part(folder, first, group, facts, rounding))
-            is_there = part.is_there(model)
-            if not runs or runs[-1][1] != part.rounding:
-                runs.append((first + 1, part.rounding))
+        name, first = "", 1
+        for group in groups:
+            if not parts:
+                beginning = f"text of sentences 1 to {len(group)}"
+                _check_facts(folder, facts | {beginning: digest(repr(group).encode())})
+            before = name if model.initial_state == "carry" else ""
+            name = digest(repr((facts, before, group)).encode())
+            path = folder / f"{name}.part"
+            record = _stored(path)
+            part_rounding = record["rounding"] if record else own_rounding
+            if not runs or runs[-1][1] != part_rounding:
+                runs.append((first, part_rounding))
                 _warn_of_rounding(out, runs)
-            if is_there:
+            if record:
+                if record["state"]:
+                    model.carried.state = LSTMState.from_stored(record["state"], model.device)
                 progress.update(len(group))
+                parts.append((path, None))
             else:
-                part.write(partial(results.write, group, done=progress.update), model)
+                results = _counted(compute(group), progress)
+                parts.append((path, _write(path, writer, results, own_rounding, model)))
             first += len(group)
         with atomic_write(folder / "joined") as temporary:
             with_others = [{"from sentence": first} | settings for first, settings in runs]
             computed_with = json.dumps(with_others) if len(runs) > 1 else None
-            results.join((part.checked_path() for part in parts), temporary, computed_with)
+            writer.join((_checked(*part) for part in parts), temporary, given, computed_with)
         (folder / FINISHED).touch()
         replace_output(folder / "joined", out)
         shutil.rmtree(folder, ignore_errors=True)  # another process may just have opened it
 
 
-def join_files(
-    header: bytes,
-    parts: Iterable[Path],
-    path: Path,
-    out: str | os.PathLike,
-    computed_with: str | None,
-) -> None:
-    """
-    Write a header and the files of all parts to `path`, one after the other. This output has no
-    place for what it was computed with, which is recorded in a file next to `out`.
-    """
-    with path.open("wb") as joined:
-        joined.write(header)
-        for part in parts:
-            with part.open("rb") as file:
-                shutil.copyfileobj(file, joined)
-    record = Path(f"{out}.{COMPUTED_WITH}.json")
-    record.unlink(missing_ok=True)  # of an earlier file of this name
-    if computed_with is not None:
-        with atomic_write(record) as temporary:
-            temporary.write_text(computed_with + "\n", "utf-8")
+def _counted(results: Iterable[tuple[int, Any]], progress: Any) -> Iterator[Any]:
+    for n_sentences, result in results:
+        yield result
+        progress.update(n_sentences)
+
+
+def _stored(path: Path) -> dict[str, Any] | None:
+    """The record of a part that is there and undamaged."""
+    record_file = path.with_suffix(RECORD)
+    if not record_file.exists():
+        return None
+    with suppress(DamagedFileError, FileNotFoundError):
+        record = load_torch_file(record_file)
+        if file_checksum(path) == record["checksum"]:
+            return record
+    logger.warning("%s: this part of an interrupted run is damaged, computing it again", path)
+    return None
+
+
+def _write(
+    path: Path, writer: Writer, results: Iterator[Any], rounding: dict[str, Any], model: BiLMLayers
+) -> str:
+    """Write a part, and then its record. Returns its checksum."""
+    with atomic_write(path) as temporary:
+        writer.write(results, temporary)
+        checksum = file_checksum(temporary)
+    record = {"checksum": checksum, "rounding": rounding, "state": model.resume_state()}
+    with atomic_write(path.with_suffix(RECORD)) as temporary:
+        save_torch_file(record, temporary)
+    return checksum
+
+
+def _checked(path: Path, checksum: str | None) -> Path:
+    """A part, which is read to check it unless it was before. Raises an `OSError`."""
+    if checksum not in (None, file_checksum(path)):
+        raise OSError(
+            f"{path}: expected the part as it was written, found damage; the same command computes "
+            "it again"
+        )
+    return path
 
 
 def _warn_of_rounding(out: Path, runs: list[tuple[int, dict[str, Any]]]) -> None:
@@ -201,90 +217,30 @@ def _parts_folder(out: Path) -> Iterator[Path]:
         lock.release()
 
 
+def _has_parts(folder: Path) -> bool:
+    return any(folder.glob(f"*{RECORD}"))
+
+
 def _remove_unless_parts(folder: Path) -> None:
     # `Path` raises an error for a name that is too long.
-    if os.path.isdir(folder) and not any(folder.glob(f"*{RECORD}")):
+    if os.path.isdir(folder) and not _has_parts(folder):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-FINISHED = "finished"
-"""A file that is created just before the output, after which the parts are not needed."""
-RECORD = ".record"
-"""Ending of the file that says what a part was computed from."""
-
-
-class _Part:
-    """A part of a run: the file of its results, and its record, which is written after it."""
-
-    def __init__(
-        self,
-        folder: Path,
-        first: int,
-        sentences: list[Any],
-        facts: dict[str, Any],
-        rounding: dict[str, Any],
-    ) -> None:
-        self._path = folder / f"{first:010d}.part"
-        self._record = self._path.with_suffix(RECORD)
-        place = f"text of sentences {first + 1} to {first + len(sentences)}"
-        self._facts = facts | {place: digest(repr(sentences).encode())}
-        self.rounding = rounding
-        self._checksum = ""
-        self._is_checked = False
-
-    def write(self, write: Callable[[Path], None], model: BiLMLayers) -> None:
-        with atomic_write(self._path) as temporary:
-            write(temporary)
-            self._checksum = file_checksum(temporary)
-        with atomic_write(self._record) as temporary:
-            with HDF5Bytes(temporary) as disk, h5py.File(disk, "w") as record:
-                record.attrs["facts"] = json.dumps(self._facts)
-                record.attrs["rounding"] = json.dumps(self.rounding)
-                record.attrs["checksum"] = self._checksum
-                for name, numbers in model.resume_state().items():
-                    record[name] = numbers.cpu().numpy()
-            append_checksum(temporary)
-
-    def is_there(self, model: BiLMLayers) -> bool:
-        """
-        Whether the part is there and undamaged; then sets its `rounding` and, under `carry`, the
-        state after it. Raises an `InputError` if it has other facts.
-        """
-        if not self._record.exists():
-            return False
-        if ends_in_checksum(self._record):
-            with open_hdf5(self._record) as record:
-                self._check_facts(json.loads(record.attrs["facts"]))
-                self._checksum = record.attrs["checksum"]
-                rounding = json.loads(record.attrs["rounding"])
-                state = {name: torch.from_numpy(x[()]) for name, x in record.items()}
-            self._is_checked = self._path.exists() and self._checksum == file_checksum(self._path)
-        if not self._is_checked:
-            logger.warning(
-                "%s: this part of an interrupted run is damaged, computing it again", self._path
-            )
-            return False
-        self.rounding = rounding
-        if state:
-            model.carried.state = LSTMState.from_stored(state, model.device)
-        return True
-
-    def _check_facts(self, stored: dict[str, Any]) -> None:
-        for name, value in self._facts.items():
+def _check_facts(folder: Path, facts: dict[str, Any]) -> None:
+    """Write what the parts are of. Raises an `InputError` if there are some of something else."""
+    stored: Any = None
+    with suppress(OSError, ValueError):
+        stored = json.loads((folder / FACTS).read_bytes())
+    if _has_parts(folder) and is_sealed(stored):
+        for name, value in facts.items():
             if (before := stored.get(name)) != value:
                 raise InputError(
-                    f"{self._path.parent}: expected the {name} of the interrupted run, {before}, "
-                    f"found {value}; use the same, or remove the folder to start from scratch"
+                    f"{folder}: expected the {name} of the interrupted run, {before}, found "
+                    f"{value}; use the same, or remove the folder to start from scratch"
                 )
-
-    def checked_path(self) -> Path:
-        """The file of the results, which is read once to check it. Raises an `OSError`."""
-        if not self._is_checked and file_checksum(self._path) != self._checksum:
-            raise OSError(
-                f"{self._path}: expected the part as it was written, found damage; the same "
-                "command computes it again"
-            )
-        return self._path
+    with atomic_write(folder / FACTS) as temporary:
+        temporary.write_text(json.dumps(sealed(facts)), "utf-8")
 
 
 def facts_of(model: BiLMLayers) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The scores of sentences as a table with a row for each word."""
+"""The scores of sentences as tables."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -53,6 +53,15 @@ def score_columns(
         for name, column in columns.items():
             column += own[name]
     return columns
+
+
+def sentence_columns(scores: Iterable[SentenceScores], numbers: list[int]) -> dict[str, list[Any]]:
+    """
+    Scores as the columns of a table with one row per sentence, whose values are arrays: the fields
+    of the scores and `surprisal`.
+    """
+    fields = [dict(x.fields()) for x in scores]
+    return {"sentence": numbers} | {name: [x[name] for x in fields] for name in fields[0]}
 
 
 def read_scores(path: str | Path) -> Any:

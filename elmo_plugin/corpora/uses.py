@@ -6,7 +6,8 @@ vector. The text is read once, and only sentences with such a word are embedded.
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, groupby, islice
 from operator import attrgetter
 from pathlib import Path
@@ -18,11 +19,12 @@ import numpy as np
 from tqdm import tqdm
 
 from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
-from elmo_plugin.corpora.parts import COMPUTED_WITH, PART_SENTENCES, write_results
+from elmo_plugin.corpora.parts import PART_SENTENCES, write_results
 from elmo_plugin.corpora.spans import Use, check_state, embedded, find_spans
+from elmo_plugin.corpora.writers import Columns
 from elmo_plugin.elmo.frozen import weights_digest
-from elmo_plugin.files.digest import append_checksum, digest, ends_in_checksum
-from elmo_plugin.files.hdf5 import HDF5Bytes, open_hdf5, read_column
+from elmo_plugin.files.digest import digest, ends_in_checksum
+from elmo_plugin.files.hdf5 import open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.advice import INVISIBLE, advised, current
 from elmo_plugin.text.characters import one_token
@@ -35,9 +37,6 @@ from elmo_plugin.text.text_files import find_files
 
 AT_ONCE = 512
 """Number of sentences that are embedded at a time."""
-ROWS = 1024
-"""Number of uses in a chunk of the file."""
-
 
 UNSTORABLE = {"a DataFrame": re.compile("[\ud800-\udfff]"), "HDF5": re.compile("[\0\ud800-\udfff]")}
 """Characters that text cannot have: half a surrogate pair and, in HDF5, NUL."""
@@ -255,76 +254,41 @@ def write_uses(
     most, seed = _check_options(elmo, layer, most, seed)
     control_of = {x: word for word, own in (controls or {}).items() for x in own}
     found, forms = uses_of(corpus, words, most, seed, raw, control_of)
+    of_words = Counter(dict.fromkeys(forms.values(), 0))
     named = (use._replace(control_of=control_of.get(use.word, "")) for use in found)
-    uses = (_check_storable(use, "HDF5") for use in named)
-    by_sentence = groupby(uses, key=attrgetter("sentence"))
-    sentences = (list(own) for _, own in islice(by_sentence, shard[0], None, shard[1]))
-    name = os.fspath(corpus) if isinstance(corpus, str | os.PathLike) else "corpus"
+    by_sentence = groupby((_check_storable(use, "HDF5") for use in named), attrgetter("sentence"))
+
+    def sentences() -> Iterator[list[Use]]:
+        for _, own in islice(by_sentence, shard[0], None, shard[1]):
+            uses = list(own)
+            of_words.update(use.word for use in uses)
+            yield uses
+        if not of_words.total():
+            name = os.fspath(corpus) if isinstance(corpus, str | os.PathLike) else "corpus"
+            hint = hint_at_tabs(of_words)
+            raise InputError(f"{name}: expected a use of a listed word, found none{hint}")
+
     chosen = {"control words": digest(repr(controls).encode())} if controls else {}
     with elmo.snapshot(same_bits=True) as now:
-        results = _Columns(now, layer, forms, name, raw)
-        results.attributes |= chosen
-        chosen = raw_facts(raw) | chosen  # first, because other splitters may find other words
-        results.facts = {**chosen, **results.facts, "most": most, "seed": seed, "raw": raw}
-        write_results(results, now, sentences, out)
-    return results.of_words
+        attributes = vectors_from(now, layer, raw)
+        writer = Columns(
+            COLUMNS | {VECTOR: np.dtype((COLUMNS[VECTOR], (now.output_dim,)))}, attributes | chosen
+        )
+        # The splitters are first, because other ones may find other words.
+        facts = raw_facts(raw) | chosen | attributes | {"words": digest(repr(forms).encode())}
+        facts |= {"most": most, "seed": seed, "raw": raw}
+        parts = groups(sentences(), PART_SENTENCES)
+        write_results(out, writer, partial(_tables, now, layer), now, parts, facts)
+    return of_words
 
 
-class _Columns:
-    """The uses of a text as `Results`: an HDF5 array for each column."""
-
-    def __init__(
-        self, elmo: Any, layer: str | int, forms: dict[str, str], name: str, raw: bool | str
-    ) -> None:
-        self._elmo = elmo
-        self._name = name
-        self._layer = layer
-        self.attributes = vectors_from(elmo, layer, raw)
-        self.of_words = Counter(dict.fromkeys(forms.values(), 0))
-        self.facts: dict[str, Any] = {**self.attributes, "words": digest(repr(forms).encode())}
-        self.rounding: dict[str, Any] = {}
-        self.part_size = PART_SENTENCES
-
-    def write(self, sentences: list[list[Use]], path: Path, done: Callable[[int], object]) -> None:
-        with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
-            self._create(file)
-            for group in groups(sentences, AT_ONCE):
-                own = chain.from_iterable(group)
-                uses, vectors = zip(*embedded(self._elmo, own, self._layer))
-                _append(file, (*zip(*map(_columns, uses)), np.stack(vectors)))
-                disk.check()
-                done(len(group))
-
-    def join(self, parts: Iterable[Path], path: Path, computed_with: str | None) -> None:
-        with HDF5Bytes(path) as disk, h5py.File(disk, "w") as file:
-            file.attrs.update(self.attributes)
-            if computed_with is not None:
-                file.attrs[COMPUTED_WITH] = computed_with
-            self._create(file)
-            for name in parts:
-                with open_hdf5(name) as part:
-                    for start in range(0, len(part[VECTOR]), ROWS):
-                        rows = slice(start, start + ROWS)
-                        _append(file, [part[column][rows] for column in COLUMNS])
-                        self.of_words.update(part["word"].asstr()[rows])
-                        disk.check()
-        if not self.of_words.total():
-            hint = hint_at_tabs(self.of_words)
-            raise InputError(f"{self._name}: expected a use of a listed word, found none{hint}")
-        append_checksum(path)
-
-    def _create(self, file: h5py.File) -> None:
-        for name, dtype in COLUMNS.items():
-            shape = (self._elmo.output_dim,) if name == VECTOR else ()
-            limits = {"maxshape": (None, *shape), "chunks": (ROWS, *shape)}
-            file.create_dataset(name, (0, *shape), dtype, **limits)
-
-
-def _append(file: h5py.File, columns: Iterable[Any]) -> None:
-    for (name, dtype), values in zip(COLUMNS.items(), columns):
-        n_rows = len(file[name])
-        file[name].resize(n_rows + len(values), axis=0)
-        file[name][n_rows:] = np.asarray(values, dtype=dtype)
+def _tables(
+    elmo: Any, layer: str | int, sentences: list[list[Use]]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The uses in sentences as tables, each with the number of its sentences."""
+    for group in groups(sentences, AT_ONCE):
+        uses, vectors = zip(*embedded(elmo, chain.from_iterable(group), layer))
+        yield len(group), dict(zip(COLUMNS, (*zip(*map(_columns, uses)), np.stack(vectors))))
 
 
 def _check_storable(use: Use, stored_in: str) -> Use:

@@ -18,6 +18,7 @@ from elmo_plugin.commands import score
 from elmo_plugin.commands.runner import run_program
 from elmo_plugin.corpora import pairs
 from elmo_plugin.corpora.score_table import read_scores
+from elmo_plugin.corpora.writers import TextTable
 from tests.conftest import ROOT, allennlp, python, threads, without
 from tests.test_line import ABSENT
 
@@ -159,7 +160,7 @@ def test_killed_and_resumed(
         assert run(*arguments) == 130
     assert not (tmp_path / "out").exists()
     with monkeypatch.context() as patch:
-        patch.setattr(score._Table, "join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(TextTable, "join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(*arguments) == 130
     for other, difference in (
         (["--entropy"], "entropy of the interrupted run, False, found True"),
@@ -188,15 +189,15 @@ def test_resumed_with_another_number_of_threads(
     monkeypatch.setattr(score, "PART_SENTENCES", 1)
     arguments = [text, "--archive-file", bilm_archive, "--output-file"]
     assert run(*arguments, tmp_path / "whole") is None
-    write = score._Table.write
+    tables = score._tables
 
-    def killed(self: Any, lines: list[Any], *rest: Any, **done: Any) -> None:
-        if lines[0][0].row:
+    def killed(*given: Any) -> Any:
+        if given[-1][0][0].row:
             raise KeyboardInterrupt
-        write(self, lines, *rest, **done)
+        return tables(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(score._Table, "write", killed)
+        patch.setattr(score, "_tables", killed)
         assert run(*arguments, tmp_path / "out") == 130
     n_threads = torch.get_num_threads()
     with threads(n_threads + 1):
@@ -252,17 +253,17 @@ def test_documents(
         documents = {int(row["sentence"]): int(row["document"]) for row in rows}
         assert documents == dict(zip(lines, [1, 1, 5, 7]))
     monkeypatch.setattr(score, "PART_SENTENCES", 1)
-    write, done = score._Table.write, []
+    tables, done = score._tables, []
 
-    def killed(self: Any, lines: list[Any], *rest: Any, **kwargs: Any) -> None:
-        if lines[0][0].row == 5:
+    def killed(*given: Any) -> Any:
+        if given[-1][0][0].row == 5:
             raise KeyboardInterrupt
-        done.append([line[0].row for line in lines])
-        write(self, lines, *rest, **kwargs)
+        done.append([line[0].row for line in given[-1]])
+        return tables(*given)
 
     out = [*arguments, "--output-file", tmp_path / "out"]
     with monkeypatch.context() as patch:
-        patch.setattr(score._Table, "write", killed)
+        patch.setattr(score, "_tables", killed)
         assert run(*out) == 130
     assert done == [[1, 2]]
     other = run(*arguments[:1], *arguments[2:], *out[-2:])

@@ -135,16 +135,16 @@ def test_controls_of_a_resumed_run(
     text, other, words = (two_texts / name for name in ("text", "other", "words"))
     arguments = "--archive-file", bilm_archive, "--compared-with", other, "--controls"
     uses(text, words, two_texts / "whole", *arguments, 3)
-    append, calls = module._append, []
+    tables, calls = module._tables, []
 
-    def killed(*rest: Any) -> None:
-        calls.append(rest)
+    def killed(*given: Any) -> Any:
+        calls.append(given)
         if len(calls) > 1:
             raise KeyboardInterrupt
-        append(*rest)
+        return tables(*given)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module, "_append", killed)
+        patch.setattr(module, "_tables", killed)
         uses(text, words, two_texts / "out", *arguments, 3)
     with pytest.raises(InputError, match="expected the control words of the interrupted run"):
         uses(text, words, two_texts / "out", *arguments, 2)
@@ -191,16 +191,16 @@ def test_killed_and_resumed(
     text.write_text("He threw the stick to the dog .\n\nDogs run .\nthe dog\nthe dog\n")
     arguments = text, folder / "words", folder / "out", "--archive-file", bilm_archive
     uses(*arguments[:2], folder / "whole", *arguments[3:])
-    append, calls = module._append, []
+    tables, calls = module._tables, []
 
-    def killed(*rest: Any) -> None:
-        calls.append(rest)
+    def killed(*given: Any) -> Any:
+        calls.append(given)
         if len(calls) > 2:
             raise KeyboardInterrupt
-        append(*rest)
+        return tables(*given)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module, "_append", killed)
+        patch.setattr(module, "_tables", killed)
         uses(*arguments)
     assert not (folder / "out").exists()
     for option, name in (

@@ -14,7 +14,7 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.corpora import uses
+from elmo_plugin.corpora import writers
 from elmo_plugin.corpora.spans import Use
 from elmo_plugin.corpora.uses import COLUMNS, find_uses, read_uses, sample, word_forms, write_uses
 from elmo_plugin.elmo import elmo as elmo_module
@@ -304,7 +304,7 @@ def test_a_file_of_uses(
     elmo: Elmo, sentences: list, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oracle is the DataFrame of the same uses. The file can also be read without pandas."""
-    monkeypatch.setattr(uses, "ROWS", rows)
+    monkeypatch.setattr(writers, "ROWS", rows)
     arguments = sentences, ["dog", "caf\u00e9"], "top", 5, 1
     of_words = write_uses(tmp_path / "out", elmo, *arguments)
     n_uses = of_words.total()

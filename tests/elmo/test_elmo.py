@@ -355,15 +355,14 @@ def test_max_tokens(elmo, monkeypatch, max_tokens):
 
 
 @pytest.mark.parametrize("kind, tokens", [("cpu", 2048), ("meta", 16_384)])
-def test_default_batches_depend_on_the_device(elmo, kind, tokens, tmp_path):
+def test_default_batches_depend_on_the_device(elmo, kind, tokens):
     """Those of docs/speed.md; a number that is given is the same everywhere, and so is the default
     under `carry`, where vectors depend on it."""
     elmo = copy.deepcopy(elmo).to(kind)
     assert [elmo.max_tokens(n) for n in (None, 7, 10**6)] == [tokens, 7, 10**6]
 
     def sentences_in_a_batch(**given):
-        settings = dump.DumpSettings(layer="all", **given)
-        return dump._Vectors(elmo, tmp_path / "out", settings).rounding["batch size"]
+        return dump._batch_size(elmo, dump.DumpSettings(layer="all", **given))
 
     assert sentences_in_a_batch() == tokens // 32
     assert sentences_in_a_batch(batch_size=3) == 3
