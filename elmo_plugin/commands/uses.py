@@ -12,7 +12,8 @@ from elmo_plugin.commands.arguments import (
 )
 from elmo_plugin.commands.streams import print_text
 from elmo_plugin.corpora.controls import control_words
-from elmo_plugin.corpora.uses import hint_at_tabs, write_uses
+from elmo_plugin.corpora.uses import write_uses
+from elmo_plugin.corpora.word_list import hint_at_tabs
 from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.advice import Advice, collected
 from elmo_plugin.text.lines import TABLE_NAME

@@ -12,7 +12,8 @@ from unicodedata import category
 import numpy as np
 
 from elmo_plugin.checks import check_count, fail
-from elmo_plugin.corpora.uses import find_uses, word_forms
+from elmo_plugin.corpora.uses import find_uses
+from elmo_plugin.corpora.word_list import word_forms
 from elmo_plugin.text.advice import advised
 
 

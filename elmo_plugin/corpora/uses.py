@@ -21,14 +21,14 @@ from tqdm import tqdm
 from elmo_plugin.checks import WHOLE, InputError, check_count, check_flag, fail, needed
 from elmo_plugin.corpora.parts import PART_SENTENCES, write_results
 from elmo_plugin.corpora.spans import Use, check_state, embedded, find_spans
+from elmo_plugin.corpora.word_list import hint_at_tabs, word_forms
 from elmo_plugin.corpora.writers import Columns
 from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.files.digest import digest, ends_in_checksum
 from elmo_plugin.files.hdf5 import open_hdf5, read_column
 from elmo_plugin.files.local_path import local_path
-from elmo_plugin.text.advice import INVISIBLE, advised, current
-from elmo_plugin.text.characters import one_token
-from elmo_plugin.text.forms import SPACE, is_table, labels_of, rows_in, text_rows
+from elmo_plugin.text.advice import advised, current
+from elmo_plugin.text.forms import labels_of, rows_in, text_rows
 from elmo_plugin.text.lines import TABLE_NAME, read_lines
 from elmo_plugin.text.raw_text import RUNNING, check_wrapped, raw_facts
 from elmo_plugin.text.sentence import Sentence, groups
@@ -44,61 +44,8 @@ UNSTORABLE = {"a DataFrame": re.compile("[\ud800-\udfff]"), "HDF5": re.compile("
 NUMBER = re.compile(r"\d{1,18}(\.0)?")
 """A place in a table. In a column with a missing value, pandas writes 3 as 3.0."""
 
-IN_PATHS = re.compile(r"[./\\:~]")
-"""What a string may have that is meant as the path of a file of words, and not as a single word."""
-
-FREQUENCY = re.compile(r"[+-]?\.?\d[\d.,]*([eE][+-]?\d+)?")
-"""A column of a list of frequencies or scores, which is not a list of forms."""
-
 VECTOR = "vector"
 """The column with the vectors, which follows those of `Use`."""
-
-
-def word_forms(words: Any) -> dict[str, str]:
-    """The word of each form. See `Elmo.uses` for `words`, and for the errors."""
-    if isinstance(words, str) and not IN_PATHS.search(words) and not os.path.isfile(words):
-        words = [words]
-    if isinstance(words, str | os.PathLike):
-        file, path, words = Path(local_path(words, "a file of words")), str(words), []
-        for number, line in enumerate(read_lines(file, path, is_text=False), 1):
-            word, *forms = line.strip().split("\t")
-            for form in filter(FREQUENCY.fullmatch, forms):
-                fail(f"{path}, line {number}", f"forms of {word} after the tab, no numbers", form)
-            # Spaces separate the forms of one token, and tabs those that may have several.
-            words += [(word, forms[0] if len(forms) == 1 else forms or [word])] if word else []
-    elif isinstance(words, Mapping):
-        words = words.items()
-    elif isinstance(words, Iterable) and not is_table(words):
-        words = [(word, [word]) for word in words]
-    else:
-        fail("words", "a list of words, a dictionary of their forms or a file", words)
-    word_of: dict[str, str] = {}
-    for word, forms in words:
-        if not isinstance(forms, Iterable) or (isinstance(forms, str) and _is_phrase(word, forms)):
-            fail(f"words: {word}", "a list of its forms, or tabs between them in a file", forms)
-        for form in forms.split() if isinstance(forms, str) else forms:
-            tokens = form.split(" ") if isinstance(form, str) else [""]
-            if not all(tokens) or SPACE.search("".join(tokens)):
-                fail(f"words: {word}", "forms with single spaces between their tokens", form)
-            form = " ".join(map(one_token, tokens))
-            if word_of.setdefault(form, word) != word:
-                fail("words", f"{form!r} as a form of one word", f"it at {word_of[form]}, {word}")
-    if not word_of:
-        fail("words", "at least one word", words)
-    odd = list(filter(INVISIBLE.search, word_of))
-    current().find("listed words", len(odd), len(word_of), map(repr, odd))
-    return word_of
-
-
-def hint_at_tabs(words: Iterable[str]) -> str:
-    """The end of a message about words without uses, if one of them has a space."""
-    phrases = [word for word in words if " " in str(word)]
-    return f"; {phrases[0]!r} is one phrase, as only tabs divide forms from it" if phrases else ""
-
-
-def _is_phrase(word: Any, forms: str) -> bool:
-    """Whether forms that would be split at spaces include a word that has some itself."""
-    return " " in str(word) and str(word) in forms
 
 
 def uses_of(

@@ -16,7 +16,8 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora import writers
 from elmo_plugin.corpora.spans import Use
-from elmo_plugin.corpora.uses import COLUMNS, find_uses, read_uses, sample, word_forms, write_uses
+from elmo_plugin.corpora.uses import COLUMNS, find_uses, read_uses, sample, write_uses
+from elmo_plugin.corpora.word_list import word_forms
 from elmo_plugin.elmo import elmo as elmo_module
 from elmo_plugin.text.sentence import Sentence
 from tests.conftest import python
@@ -168,34 +169,6 @@ def test_files(tmp_path: Path) -> None:
     assert found == ("x", sentence, 2, 3, "") and found.token == "dog"
 
 
-def test_words(tmp_path: Path) -> None:
-    """By hand."""
-    (tmp_path / "words").write_text("dog\tdog dogs\n\n  play\ncaf\u00e9\n")
-    expected = {"dog": "dog", "dogs": "dog", "play": "play", "caf\u00e9": "caf\u00e9"}
-    assert word_forms(tmp_path / "words") == expected
-    assert (
-        word_forms({"dog": ["dog", "dogs"], "play": "play", "caf\u00e9": ("caf\u00e9",)})
-        == expected
-    )
-
-
-@pytest.mark.parametrize("form", ["1912", "0.43", "1,912", "-1.5e-05", ".5", "0"])
-def test_a_list_of_frequencies(tmp_path: Path, form: str) -> None:
-    """By definition: a number in a column of its own is a frequency or a score, as in lists of
-    shared tasks. With others between spaces, or in a dictionary, it is a form."""
-    words = tmp_path / "words"
-    for line in (f"engine\t{form}", f"engine\tNN\t{form}"):
-        words.write_text(f"dog\tdog dogs\n\n{line}\n")
-        message = (
-            rf"words, line 3: expected forms of engine after the tab, no numbers, found '{form}'$"
-        )
-        with pytest.raises(InputError, match=message):
-            word_forms(words)
-    words.write_text(f"four\tfour {form}\n{form}x\t. ,\n")
-    assert word_forms(words) == {"four": "four", form: "four", ".": f"{form}x", ",": f"{form}x"}
-    assert word_forms({"year": [form]}) == {form: "year"}
-
-
 def test_phrases(elmo: Elmo, sentences: list, tmp_path: Path) -> None:
     """The oracle compares each place of a sentence with each form, and takes NumPy's mean of the
     vectors of `embed`. A file of the same words has the same uses."""
@@ -227,40 +200,6 @@ def test_phrases_of_raw_text(elmo: Elmo) -> None:
     """By hand: a clitic is a token, so that *don't* is a phrase of two."""
     (found,) = elmo.uses(["I don't know."], ["do n't"], raw=True).itertuples()
     assert (found.token, found.position, found.text) == ("do n't", 1, "I do n't know .")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], r"^words: expected at least one word, found \[\]$"),
-        (["ice  cream"], "^words: ice  cream: expected forms with single spaces .* 'ice  cream'$"),
-        (
-            [" ice"],
-            "^words:  ice: expected forms with single spaces between their tok.*, found ' ice'$",
-        ),
-        (
-            ["a\tb"],
-            r"^words: a\tb: expected forms with single spaces between their tokens, found 'a",
-        ),
-        ([3], "^words: 3: expected forms with single spaces .*, found 3$"),
-        (
-            {"ice cream": "ice cream ices"},
-            "^words: ice cream: expected a list of its forms, or tabs",
-        ),
-        ({"a": ["x"], "b": ["x"]}, r"^words: expected 'x' as a form of one word, found .*a, b"),
-        (5, "^words: expected a list of words, a dictionary of their forms or a file, found 5$"),
-        ({"a": None}, "^words: a: expected a list of its forms, or tabs between .*, found null$"),
-    ],
-)
-def test_wrong_words(words: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        word_forms(words)
-
-
-def test_a_file_of_words_that_is_not_there(tmp_path: Path) -> None:
-    """Expected: an error that names the file, as for a text."""
-    with pytest.raises(FileNotFoundError, match=f"{tmp_path}/no: expected a file of words, found"):
-        word_forms(tmp_path / "no")
 
 
 def test_wrong_arguments(elmo: Elmo, bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
