@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -293,28 +292,16 @@ class LanguageModel(BiLMLayers):
         base = check_choice("base", base, BASES)
         check_flag("unknown_missing", unknown_missing)
         rows, is_single = rows_of(prefixes)
-        expected = "continuations: expected words or phrases"
         continuations = [continuations] if isinstance(continuations, str) else continuations
-        given = list(named_rows(continuations, expected))
-        has_lists = any(isinstance(x, Iterable) and not isinstance(x, str) for _, x in given)
-        is_flat = is_single or not has_lists
-        one_each = is_flat and not is_single and not isinstance(continuations, list | tuple)
-        lists = [[named] for named in given] if one_each else [given] * len(rows)
-        if not is_flat:
-            lists = [list(named_rows(own, f"{name}: {expected}")) for name, own in given]
-        if len(lists) != len(rows):
-            fail("continuations", f"a list for each of {len(rows)} beginnings", continuations)
-        phrases = [[tokens_of(*named) for named in own] for own in lists]
-        flat = list(chain.from_iterable(phrases))
-        if (rows and not flat) or not all(flat):
+        ends_of_rows, is_flat = _ends_of_rows(continuations, len(rows), is_single)
+        both = [(tokens_of_row(row), end) for row, own in zip(rows, ends_of_rows) for end in own]
+        if (rows and not both) or not all(end for _, end in both):
             fail("continuations", "at least one, and words in each", continuations)
-        beginnings = map(tokens_of_row, rows)
-        sentences = [[Sentence(x + end)] for x, own in zip(beginnings, phrases) for end in own]
+        sentences = [[Sentence(beginning + end)] for beginning, end in both]
         alone = range(len(sentences))  # also under `carry`
         scores = self._score_rows(sentences, (base, False, False, unknown_missing), documents=alone)
-        sums = iter([x.forward[-1 - len(words) : -1].sum() for x, words in zip(scores, flat)])
-        of_rows = [np.array(list(islice(sums, len(own)))) for own in phrases]
-        return of_rows[0] if is_single else np.hstack([[], *of_rows]) if one_each else of_rows
+        sums = [x.forward[-1 - len(end) : -1].sum() for x, (_, end) in zip(scores, both)]
+        return np.array(sums) if is_flat else list(map(np.array, by_row(ends_of_rows, sums)))
 
     @not_compiled
     @torch.no_grad()
@@ -441,6 +428,28 @@ def _predicting(top: Tensor, n_tokens: int) -> tuple[Tensor, Tensor]:
     each of shape `(n + 1, P)`. `top`: shape `(2, T + 2, P)`.
     """
     return top[0, : n_tokens + 1], top[1, 1 : n_tokens + 2]
+
+
+def _ends_of_rows(
+    continuations: Any, n_rows: int, is_single: bool
+) -> tuple[list[list[list[str]]], bool]:
+    """
+    The tokens of each continuation of each row, and whether their numbers are one array. See
+    `score_continuations`; a string is in a list.
+    """
+    expected = "continuations: expected words or phrases"
+    named = list(named_rows(continuations, expected))
+    has_lists = any(isinstance(x, Iterable) and not isinstance(x, str) for _, x in named)
+    is_column = not (is_single or has_lists or isinstance(continuations, list | tuple))
+    if is_column:
+        rows = [[end] for end in named]
+    elif has_lists and not is_single:
+        rows = [list(named_rows(own, f"{name}: {expected}")) for name, own in named]
+    else:
+        rows = [named] * n_rows
+    if len(rows) != n_rows:
+        fail("continuations", f"a list for each of {n_rows} beginnings", continuations)
+    return [[tokens_of(*end) for end in own] for own in rows], is_single or is_column
 
 
 def _check_targets(wanted: Any, lengths: list[int]) -> list[list[int]]:

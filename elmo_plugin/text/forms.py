@@ -1,7 +1,7 @@
 """Makes sentences of every form in which a user gives them."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
 from itertools import count, islice
 from typing import Any
 
@@ -119,7 +119,7 @@ def row_of(
     return [Sentence(_tokens(name, value, expected), **place)]
 
 
-def by_row(rows: Iterable[Row], items: Iterable[Any]) -> Iterator[list[Any]]:
+def by_row(rows: Iterable[Sized], items: Iterable[Any]) -> Iterator[list[Any]]:
     """Items for the sentences of rows, in their order, as one list for each row."""
     iterator = iter(items)
     return (list(islice(iterator, len(row))) for row in rows)
