@@ -48,23 +48,27 @@ def rows_of(sentences: Any, raw: bool = False) -> tuple[list[Row], bool]:
                 "of one sentence, [s.split() for s in x] for sentences"
             )
         return [row_of(*named) for named in rows], False
-    strings = [item for item in sentences if isinstance(item, str)]
-    if not strings:
-        rows = list(named_rows(sentences, "expected lists of tokens"))
-        return [row_of(*named, expected="a list of tokens") for named in rows], False
-    if len(strings) < len(sentences):
-        other = next(item for item in sentences if not isinstance(item, str))
-        raise InputError(
-            "expected a list of tokens or a list of lists of them, "
-            f"found a string and {other!r} in one"
-        )
-    for text in map(str, filter(SPACE.search, strings)):
+    if any(isinstance(item, str) for item in sentences):
+        return [[Sentence(_tokens_of_one(sentences))]], True
+    lists = named_rows(sentences, "expected lists of tokens")
+    return [row_of(*named, expected="a list of tokens") for named in lists], False
+
+
+def _tokens_of_one(items: Sequence[Any]) -> list[str]:
+    """The tokens of one sentence. Raises an `InputError` unless all are strings without spaces."""
+    for item in items:
+        if not isinstance(item, str):
+            raise InputError(
+                "expected a list of tokens or a list of lists of them, "
+                f"found a string and {item!r} in one"
+            )
+    for text in map(str, filter(SPACE.search, items)):
         raise InputError(
             f"one sentence: expected tokens, which are strings without spaces, found {text!r} "
             "among them; several sentences are a list of lists: [s.split() for s in sentences]; a "
             "space inside a token is read as _ in a list of lists, such as [tokens]"
         )
-    return [[Sentence(_tokens("one sentence", strings))]], True
+    return _tokens("one sentence", items)
 
 
 def rows_in(
