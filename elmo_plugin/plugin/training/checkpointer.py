@@ -175,13 +175,7 @@ class BiLMCheckpointer(Checkpointer):
         an `InputError` if another run trains in this folder, if the checkpoints were saved by a
         different number of processes, or if the model is sharded.
         """
-        if self.state_is_sharded:
-            raise InputError(
-                "The checkpointer 'bilm' cannot save a sharded model: expected the ddp_accelerator "
-                "'torch', or else the checkpointer 'default'."
-            )
-        self._lock_folder()
-        self._files.check_world_size()
+        self._open_folder()
         point, states = self._load_newest()
         if self._is_local_primary:
             self._files.remove_leftovers(point)
@@ -192,30 +186,26 @@ class BiLMCheckpointer(Checkpointer):
                 "No checkpoint in %s: training starts from the beginning.", self._serialization_dir
             )
             return None
-        rank_state, training_state, model_state = states
-        file = self._files.path("model_state", point)
-        self._resumed_texts = rank_state["texts"]  # compared as soon as the trainer is known
+        own, file, (epochs, batches) = states[0], self._files.path("model_state", point), point
+        logger.info(f"Resuming training after {epochs} epochs and {batches} batches, from {file}.")
         self._set_last_save(point)
-        logger.info(
-            f"Resuming training after {point.epochs} epochs and {point.batches} batches, from "
-            f"{file}."
-        )
+        self._resumed_texts = own["texts"]  # compared as soon as the trainer is known
         if self._is_local_primary:
             self._set_archive_aside()
-            self._restore_best(file, rank_state["is_best"])
-        if rank_state["is_best"] or training_state["best_model_filename"] is not None:
-            training_state["best_model_filename"] = self._files.best()
-        if rank_state["stopped_early"]:
-            # The trainer checks this only after an epoch, so it would train one more.
-            training_state["epochs_completed"] = sys.maxsize
-        model_state.update(rank_state["resume_states"])
-        if (order := rank_state.get(GRADIENT_ORDER)) is not None:
-            model_state[GRADIENT_ORDER] = order
-        self._restore_random_states_at_first_forward(rank_state["random_states"])
-        return TrainerCheckpoint(model_state, training_state)
+            self._restore_best(file, own["is_best"])
+        self._restore_random_states_at_first_forward(own["random_states"])
+        return self._checkpoint(*states)
 
-    def _lock_folder(self) -> None:
-        """Keep other runs out of the folder, until this object or its process ends."""
+    def _open_folder(self) -> None:
+        """
+        Keep other runs out of the folder, until this object or its process ends. Raises the errors
+        of `load_checkpoint`.
+        """
+        if self.state_is_sharded:
+            raise InputError(
+                "The checkpointer 'bilm' cannot save a sharded model: expected the ddp_accelerator "
+                "'torch', or else the checkpointer 'default'."
+            )
         try:
             if self._rank == 0:
                 self._lock.acquire()
@@ -224,6 +214,7 @@ class BiLMCheckpointer(Checkpointer):
                 f"{self._serialization_dir}: expected no other run that trains in this folder, "
                 "found one; stop it or wait for its end"
             ) from None
+        self._files.check_world_size()
 
     @property
     def _is_local_primary(self) -> bool:
@@ -279,6 +270,20 @@ class BiLMCheckpointer(Checkpointer):
         except DamagedFileError as error:
             logger.warning("Removing %s. Training will fail if no later epoch is better.", error)
             os.remove(self._files.best())
+
+    def _checkpoint(
+        self, own: dict[str, Any], trainer: dict[str, Any], model: dict[str, Any]
+    ) -> TrainerCheckpoint:
+        """The states of the trainer and the model, completed by what this process's `own` has."""
+        if own["is_best"] or trainer["best_model_filename"] is not None:
+            trainer["best_model_filename"] = self._files.best()
+        if own["stopped_early"]:
+            # The trainer checks this only after an epoch, so it would train one more.
+            trainer["epochs_completed"] = sys.maxsize
+        model.update(own["resume_states"])
+        if (order := own.get(GRADIENT_ORDER)) is not None:
+            model[GRADIENT_ORDER] = order
+        return TrainerCheckpoint(model, trainer)
 
     def _restore_random_states_at_first_forward(self, saved: dict[str, Any]) -> None:
         before = get_random_states()

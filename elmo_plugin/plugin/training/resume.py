@@ -26,15 +26,14 @@ was not interrupted. Importing this module applies them.
 import json
 import logging
 import os
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import partial
+from inspect import signature
 from typing import Any
 from unittest.mock import patch
 
-import torch.distributed as dist
 from allennlp.common import Tqdm
-from allennlp.common.util import dump_metrics, is_distributed
-from allennlp.models import Model
+from allennlp.common.util import dump_metrics
 from allennlp.training import Checkpointer, GradientDescentTrainer
 from allennlp.training import util as training_util
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
@@ -56,15 +55,14 @@ def _train_resumed_epoch(self: GradientDescentTrainer, epoch: int) -> dict[str, 
     for callback in self._callbacks:
         if isinstance(callback, ShouldValidateCallback):
             self._should_validate_this_epoch = callback._should_validate(epoch)
+    n_before = self._start_after_batches_in_epoch_completed if epoch == start else 0
+    get_metrics = partial(_metrics_without, n_before, self._world_size)
+    with patch.object(training_util, "get_metrics", get_metrics):
+        metrics = _train_epoch(self, epoch)  # before the checkpoint, this only draws the batches
     if epoch < start:
-        metrics = _train_epoch(self, epoch)  # draws the batches
         if self._should_validate_this_epoch:
             _draw_validation_batches(self)
-        return metrics
-    skipped = self._start_after_batches_in_epoch_completed if epoch == start else 0
-    with _without_skipped(skipped):
-        metrics = _train_epoch(self, epoch)
-    if not self._should_validate_this_epoch:
+    elif not self._should_validate_this_epoch:
         self._metric_tracker._is_best_so_far = False
     return metrics
 
@@ -80,26 +78,18 @@ def _draw_validation_batches(trainer: GradientDescentTrainer) -> None:
         pass
 
 
-def _without_skipped(skipped: int) -> AbstractContextManager:
-    """Let the mean losses of an epoch leave out the batches that this process skipped."""
-    n_processes = dist.get_world_size() if is_distributed() else 1
-
-    def get_metrics(
-        model: Model,
-        total_loss: float,
-        total_reg_loss: float | None,
-        batch_loss: float | None,
-        batch_reg_loss: float | None,
-        num_batches: int,
-        reset: bool = False,
-    ) -> dict[str, float]:
-        if model.training:  # and not in a validation within the epoch
-            # The end of the epoch has no batch_loss, and counts the batches of all processes.
-            num_batches -= skipped * (n_processes if batch_loss is None else 1)
-        losses = total_loss, total_reg_loss, batch_loss, batch_reg_loss
-        return _get_metrics(model, *losses, num_batches, reset)
-
-    return patch.object(training_util, "get_metrics", get_metrics)
+def _metrics_without(
+    n_before: int, n_processes: int, *args: Any, **kwargs: Any
+) -> dict[str, float]:
+    """
+    `get_metrics`, whose mean losses leave out the `n_before` batches that each process trained on
+    in the epoch before the checkpoint.
+    """
+    given = signature(_get_metrics).bind(*args, **kwargs).arguments
+    if given["model"].training:  # and not in a validation within the epoch
+        # The end of the epoch has no batch_loss, and counts the batches of all processes.
+        given["num_batches"] -= n_before * (n_processes if given["batch_loss"] is None else 1)
+    return _get_metrics(**given)
 
 
 class _LastMetrics(TrainerCallback):
