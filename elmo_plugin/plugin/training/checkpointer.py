@@ -89,11 +89,10 @@ class BiLMCheckpointer(Checkpointer):
         if save_every_num_seconds is not None:
             check_number(f"{name}save_every_num_seconds", save_every_num_seconds, least=0)
         every = optional_count(f"{name}save_every_num_batches", save_every_num_batches)
-        key, count = "keep_most_recent_by_count", keep_most_recent_by_count
+        name += "keep_most_recent_by_count"
+        kept = optional_count(name, keep_most_recent_by_count, least=0)
         super().__init__(
-            serialization_dir,
-            save_every_num_batches=every,
-            keep_most_recent_by_count=optional_count(f"{name}{key}", count, least=0),
+            serialization_dir, save_every_num_batches=every, keep_most_recent_by_count=kept
         )
         self._model = model
         self._world_size = dist.get_world_size() if is_distributed() else 1
@@ -271,9 +270,7 @@ class BiLMCheckpointer(Checkpointer):
             logger.warning("Removing %s. Training will fail if no later epoch is better.", error)
             os.remove(self._files.best())
 
-    def _checkpoint(
-        self, own: dict[str, Any], trainer: dict[str, Any], model: dict[str, Any]
-    ) -> TrainerCheckpoint:
+    def _checkpoint(self, own: Any, trainer: Any, model: Any) -> TrainerCheckpoint:
         """The states of the trainer and the model, completed by what this process's `own` has."""
         if own["is_best"] or trainer["best_model_filename"] is not None:
             trainer["best_model_filename"] = self._files.best()
@@ -307,15 +304,14 @@ def _check_finite(model: Model, point: Point) -> None:
 def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
     tracker = trainer._metric_tracker
     end_of_epoch = trainer._batches_in_epoch_completed == 0
+    is_validated = end_of_epoch and trainer._should_validate_this_epoch
     parallel = trainer._pytorch_model
     is_parallel = isinstance(parallel, ResumableDistributedDataParallel)
     return {
         GRADIENT_ORDER: parallel.gradient_order() if is_parallel else None,
         "random_states": get_random_states(),
         # These are the trainer's own conditions for its next steps: write best.th, and stop.
-        "is_best": end_of_epoch
-        and trainer._should_validate_this_epoch
-        and tracker.is_best_so_far(),
+        "is_best": is_validated and tracker.is_best_so_far(),
         "stopped_early": end_of_epoch and tracker.should_stop_early(),
         "resume_states": {
             f"{name}.resume_state".lstrip("."): module.resume_state()
@@ -332,11 +328,9 @@ def _text_digests(trainer: GradientDescentTrainer) -> dict[str, str]:
     others if the text is a file.
     """
     found = {}
-    for key, loader in (
-        ("train_data_path", trainer.data_loader),
-        ("validation_data_path", trainer._validation_data_loader),
-    ):
-        path = getattr(loader, "data_path", None)
+    loaders = {"train": trainer.data_loader, "validation": trainer._validation_data_loader}
+    for name, loader in loaders.items():
+        key, path = f"{name}_data_path", getattr(loader, "data_path", None)
         if (corpus := getattr(loader, "corpus", None)) is not None:
             found[key] = digest(json.dumps(corpus.digests, sort_keys=True).encode("utf-8"))
         elif isinstance(path, str) and os.path.isfile(path):

@@ -34,6 +34,7 @@ from unittest.mock import patch
 
 from allennlp.common import Tqdm
 from allennlp.common.util import dump_metrics
+from allennlp.data import DataLoader
 from allennlp.training import Checkpointer, GradientDescentTrainer
 from allennlp.training import util as training_util
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
@@ -56,21 +57,18 @@ def _train_resumed_epoch(self: GradientDescentTrainer, epoch: int) -> dict[str, 
         if isinstance(callback, ShouldValidateCallback):
             self._should_validate_this_epoch = callback._should_validate(epoch)
     n_before = self._start_after_batches_in_epoch_completed if epoch == start else 0
-    get_metrics = partial(_metrics_without, n_before, self._world_size)
+    get_metrics = partial(_metrics_since, n_before, self._world_size)
     with patch.object(training_util, "get_metrics", get_metrics):
         metrics = _train_epoch(self, epoch)  # before the checkpoint, this only draws the batches
     if epoch < start:
-        if self._should_validate_this_epoch:
-            _draw_validation_batches(self)
+        if self._should_validate_this_epoch and self._validation_data_loader is not None:
+            _draw_validation_batches(self, self._validation_data_loader)
     elif not self._should_validate_this_epoch:
         self._metric_tracker._is_best_so_far = False
     return metrics
 
 
-def _draw_validation_batches(trainer: GradientDescentTrainer) -> None:
-    loader = trainer._validation_data_loader
-    if loader is None:
-        return
+def _draw_validation_batches(trainer: GradientDescentTrainer, loader: DataLoader) -> None:
     if trainer._primary:  # it shows a progress bar, and some samplers shuffle to know their length
         with suppress(TypeError):  # a loader that does not know it
             len(loader)
@@ -78,9 +76,7 @@ def _draw_validation_batches(trainer: GradientDescentTrainer) -> None:
         pass
 
 
-def _metrics_without(
-    n_before: int, n_processes: int, *args: Any, **kwargs: Any
-) -> dict[str, float]:
+def _metrics_since(n_before: int, n_processes: int, *args: Any, **kwargs: Any) -> dict[str, float]:
     """
     `get_metrics`, whose mean losses leave out the `n_before` batches that each process trained on
     in the epoch before the checkpoint.
