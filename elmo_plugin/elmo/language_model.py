@@ -192,12 +192,10 @@ class LanguageModel(BiLMLayers):
     ) -> list[SentenceScores]:
         """The scores of each sentence of rows. `wanted`: the last arguments of `_scores`."""
         sentences = [x.tokens for row in rows for x in row]
-        scores: list[Any] = [None] * len(sentences)
+        scores: dict[int, SentenceScores] = {}
         for places, top in self._read(rows, max_tokens, documents):
-            own = self._scores([sentences[b] for b in places], top, *wanted)
-            for b, of_sentence in zip(places, own):
-                scores[b] = of_sentence
-        return scores
+            scores.update(zip(places, self._scores([sentences[b] for b in places], top, *wanted)))
+        return [scores[b] for b in range(len(sentences))]
 
     def _scores(
         self, sentences: list[list[str]], top: Tensor, base: Any, *flags: bool

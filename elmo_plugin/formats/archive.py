@@ -153,9 +153,8 @@ def read_task(folder: Path, parameters: dict[str, Any], embedder: str | None) ->
     prefixes = _prefixes(state)
     name = _choose(list(prefixes), state, kind, embedder)
     prefix = prefixes[name]
-    of_bilm = {
-        k.removeprefix(prefix): x for k, x in state.items() if k.startswith(f"{prefix}bilm.")
-    }
+    own = {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
+    of_bilm = {k: x for k, x in own.items() if k.startswith("bilm.")}
     block = _block(parameters, name, is_only=len(prefixes) == 1)
     if not (folder / FILE).exists():
         raise InputError(
@@ -167,7 +166,7 @@ def read_task(folder: Path, parameters: dict[str, Any], embedder: str | None) ->
     modules = torch.nn.ModuleDict({"bilm": bilm})
     fill([bilm], partial(own_names, modules), Tensors(of_bilm, FILE, prefix))
     check_lexicon(modules)
-    return FoundBiLM(bilm, mixes=_mixes(state, prefix, block))
+    return FoundBiLM(bilm, mixes=_mixes(own, prefix, block))
 
 
 def _prefixes(state: State) -> dict[str, str]:
@@ -195,25 +194,23 @@ def _choose(names: list[str], state: State, kind: str, embedder: str | None) -> 
         raise InputError(
             f'expected a model of type bilm, or one with a token embedder "elmo", found {kind}'
         )
-    if embedder is None and len(names) == 1:
-        return names[0]
-    if embedder not in names:
+    name = names[0] if embedder is None and len(names) == 1 else embedder
+    if name not in names:
+        listed = ", ".join(names)
         raise InputError(
-            f"expected the name of one of its biLMs after #, {', '.join(names)}, found "
-            f"{embedder or 'none'}"
+            f"expected the name of one of its biLMs after #, {listed}, found {name or 'none'}"
         )
-    return embedder
+    return name
 
 
 def _block(parameters: dict[str, Any], name: str, is_only: bool) -> dict[str, Any] | None:
     """The block of the embedder `name` in the config, if it is clear which one this is."""
     keys = [part.removeprefix("token_embedder_").removeprefix("_") for part in name.split(".")]
     blocks = list(_blocks(parameters))
-    if is_only and len(blocks) == 1:
-        return blocks[0][1]
+    is_clear = is_only and len(blocks) == 1
     # AllenNLP calls the module of `token_embedders.KEY` `token_embedder_KEY`.
-    of_name = [block for path, block in blocks if [k for k in path if k in keys] == keys]
-    return of_name[0] if len(of_name) == 1 else None
+    found = [x for path, x in blocks if is_clear or [k for k in path if k in keys] == keys]
+    return found[0] if len(found) == 1 else None
 
 
 def _blocks(parameters: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
@@ -243,8 +240,7 @@ def _bilm(stored: dict[str, BiLMOptions], block: dict[str, Any] | None, state: S
 
 
 def _mixes(state: State, prefix: str, block: dict[str, Any] | None) -> TrainedMixes | None:
-    start = f"{prefix}scalar_mix_"
-    mixes = {name.removeprefix(prefix): x for name, x in state.items() if name.startswith(start)}
+    mixes = {name: x for name, x in state.items() if name.startswith("scalar_mix_")}
     if block is None or not mixes:
         return None
     for name, tensor in mixes.items():

@@ -56,10 +56,8 @@ class Command(Subcommand):
         return subparser
 
 
-for _name, _module in {
-    **{name: command_named(name) for name in NAMES},
-    "bilm-import": bilm_import,
-}.items():
+_modules: dict[str, Any] = {name: command_named(name) for name in NAMES}
+for _name, _module in (_modules | {"bilm-import": bilm_import}).items():
     Subcommand.register(_name)(type(_name, (Command,), {"module": _module}))
 
 
