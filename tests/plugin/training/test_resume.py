@@ -1,4 +1,4 @@
-"""The losses of an epoch that is resumed; `test_checkpointer.py` has the weights and the metrics."""
+"""The mean loss of an epoch that is resumed. `test_checkpointer.py` tests weights and metrics."""
 
 import json
 from pathlib import Path
