@@ -34,13 +34,13 @@ from elmo_plugin.elmo.layer_cache import DTYPES, LayerCache
 from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_weights
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS, SentenceLayers
-from elmo_plugin.modules.initial_state import CarriesState, owners_of
-from elmo_plugin.ops.private_torch import name_hook
+from elmo_plugin.modules.initial_state import CarriesState
 from elmo_plugin.text.advice import advised, current
 from elmo_plugin.text.characters import sentence_characters
 from elmo_plugin.text.forms import rows_of
 from elmo_plugin.text.raw_text import FIRST_WORDS, check_language
 from elmo_plugin.text.sentence import Row
+from elmo_plugin.torch_modules import name_hook, owners_of
 
 MAX_TOKENS = 2048
 """64 sentences of ordinary length, enough rows for a CPU's matrix products."""

@@ -11,9 +11,9 @@ from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.token_encoder import WordTable, filled, token_encoder, unique_words
 from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.ops.linear import Linear, product_dtype
-from elmo_plugin.ops.private_torch import name_hook
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS, resize_characters
+from elmo_plugin.torch_modules import name_hook
 
 TRAINED_PRECISIONS = {"fp32": None, "bf16": torch.bfloat16}
 PRECISIONS = {**TRAINED_PRECISIONS, "int8": torch.int8}

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakValueDictionary
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from elmo_plugin.modules.lstm import LSTMState
-from elmo_plugin.ops.private_torch import name_hook
+from elmo_plugin.torch_modules import Owner, name_hook
 
 HORIZON = 1000
 """Number of latest sentence starts that the mean covers, so that it follows the weights."""
@@ -36,25 +35,17 @@ class CarriedState:
         self.state = self.state and LSTMState(*map(function, self.state))
 
 
-class CarriesState(nn.Module):
+class CarriesState(Owner):
     """
     A module with a `bilm` that reads batches which continue from one another. It moves with its
     carried states, and a checkpoint has the result of `resume_state` under the module's key
-    `resume_state`; other weights are read from the start. Several may own the same biLM; see
-    `owners_of`.
+    `resume_state`; other weights are read from the start.
     """
-
-    bilm: Any
 
     def __init__(self, **of_another_base: Any) -> None:
         super().__init__(**of_another_base)
         self.carried = CarriedState()
         name_hook(self.register_load_state_dict_pre_hook(_take_resume_state))
-        _owners[id(self)] = self
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        _owners[id(self)] = self  # also a copy
 
     @property
     def device(self) -> torch.device:
@@ -70,16 +61,6 @@ class CarriesState(nn.Module):
             if isinstance(value, CarriedState):
                 value.map(fn)  # same device and precision as the weights
         return self
-
-
-_owners: WeakValueDictionary[int, CarriesState] = WeakValueDictionary()
-
-
-def owners_of(bilm: nn.Module) -> list[CarriesState]:
-    """The modules that exist now and have this biLM, which share its precision and training."""
-    # Unlike an iterator, this list does not mind that other threads create owners.
-    owners = (reference() for reference in _owners.valuerefs())
-    return [owner for owner in owners if owner is not None and getattr(owner, "bilm", 0) is bilm]
 
 
 def _take_resume_state(

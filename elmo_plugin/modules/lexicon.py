@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.ops.private_torch import name_hook
 from elmo_plugin.options import word_text
 from elmo_plugin.text.characters import MOST_BYTES_OF_CODE_POINT, word_bytes
+from elmo_plugin.torch_modules import name_hook
 
 MARKS = ("begin_word", "end_word", "begin_sentence", "end_sentence", "unknown", "padding")
 BOUNDARIES = ("<bos>", "<eos>")

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
-from torch.utils.hooks import RemovableHandle
 
 Backward = Callable[..., tuple[Tensor | None, ...]]
 
@@ -143,14 +142,3 @@ def not_compiled(function: Callable) -> Callable:
         return (left if torch.compiler.is_compiling() else function)(*args, **kwargs)
 
     return called
-
-
-def name_hook(handle: RemovableHandle) -> None:
-    """
-    Store a hook of a module under its name instead of the number of its handle. Numbers count all
-    hooks of a process: equal modules would be pickled differently, and a hook that is added to an
-    unpickled module could replace it.
-    """
-    hooks: Any = handle.hooks_dict_ref()
-    hook = hooks.pop(handle.id)
-    hooks[hook.__name__] = hook
