@@ -4,7 +4,9 @@ sentence, which begins with `name`, the name of the parameter:
 
     check_count('data_loader of type "bilm": batch_size', batch_size)
 
-`needed` checks that an optional package is installed.
+`needed` checks that an optional package is installed. Checks elsewhere `fail` if the message ends
+with the value that was found, and raise an `InputError` themselves if it says more of it, such as
+that there is none, or what to do.
 """
 
 import os
@@ -152,7 +154,7 @@ def named_as_given(
 
 
 def fail(name: str, expected: str, found: Any) -> NoReturn:
-    """Raise the `InputError` of a check."""
+    """Raise the `InputError` that ends with the value that was found, as text by `shown`."""
     raise InputError(f"{name}: expected {expected}, found {shown(found)}")
 
 

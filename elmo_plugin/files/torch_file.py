@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
-from elmo_plugin.checks import InputError, shown
+from elmo_plugin.checks import InputError, fail
 
 GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
 """The class or function that PyTorch refuses to load."""
@@ -95,7 +95,7 @@ def load_weights(path: str | os.PathLike, may_be_old: bool = False) -> dict[str,
         raise InputError(f"{path}: expected weights by name, found a value of type {found}")
     for name, value in state.items():
         if not isinstance(name, str):
-            raise InputError(f"{path}: expected names of weights, found {shown(name)}")
+            fail(str(path), "names of weights", name)
         if reason := why_not_plain(value):
             raise InputError(f"{path}: {name}: expected a plain tensor, found {reason}")
     return state

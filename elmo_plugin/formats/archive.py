@@ -73,7 +73,7 @@ def read_archive(folder: Path, with_softmax: bool, part: str | None = None) -> F
     """
     parameters = read_json(folder / CONFIG, "a config").get("model")
     if not isinstance(parameters, dict):
-        raise InputError(f"{CONFIG}: expected a block model, found {shown(parameters)}")
+        fail(CONFIG, "a block model", parameters)
     if parameters.get("type") != "bilm":
         return read_task(folder, parameters, part)
     if part is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo_plugin.checks import InputError, check_path, fail, shown
+from elmo_plugin.checks import InputError, check_path, fail
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.allennlp_elmo import as_our_equations, common_layout
 from elmo_plugin.formats.fill import Layout, Tensors, check_lexicon, fill, meta_modules
@@ -118,7 +118,7 @@ def _block(file: Path, config: dict[str, Any], key: str, kind: str) -> dict[str,
     block = config.get(key)
     if not isinstance(block, dict) or block.get("name") != kind:
         name = block.get("name") if isinstance(block, dict) else block
-        raise InputError(f'{file}: {key}.name: expected "{kind}", found {shown(name)}')
+        fail(f"{file}: {key}.name", f'"{kind}"', name)
     return block
 
 

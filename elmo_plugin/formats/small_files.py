@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from elmo_plugin.checks import InputError, shown
+from elmo_plugin.checks import InputError, fail
 
 CONFIG = "config.json"
 """The file with which the folders of AllenNLP and of ELMoForManyLangs describe a model."""
@@ -74,7 +74,7 @@ def parse_json(text: bytes | str, source: str, kind: str) -> dict[str, Any]:
         content = "an HDF5 file, such as the weights" if is_hdf5 else error
         raise InputError(f"{source}: expected {kind} in JSON, found {content}") from None
     if not isinstance(value, dict):
-        raise InputError(f"{source}: expected {kind} in JSON, an object, found {shown(value)}")
+        fail(source, f"{kind} in JSON, an object", value)
     return value
 
 

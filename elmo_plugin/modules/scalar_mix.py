@@ -68,7 +68,7 @@ class ScalarMix(nn.Module):
         `mixture_size`, or `do_layer_norm` lacks the mask.
         """
         if len(layers) != self.mixture_size:
-            raise InputError(f"layers: expected {self.mixture_size} tensors, found {len(layers)}")
+            fail("layers", f"{self.mixture_size} tensors", len(layers))
         if self.use_top_only:
             layers = layers[-1:]
         if self.do_layer_norm:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmo_plugin.checks import SHOWN, InputError, fail, shown
+from elmo_plugin.checks import SHOWN, InputError, fail
 from elmo_plugin.formats.small_files import read_json
 from elmo_plugin.options import BLOCKS, BiLMOptions
 from elmo_plugin.text.characters import SPECIAL_WORDS
@@ -140,7 +140,7 @@ def _read_words(file: str | os.PathLike, may_be_empty: bool = False) -> Iterator
         if not word and not may_be_empty:
             raise InputError(f"{file}, line {line}: expected a word, found none")
         if _has_space(word):
-            raise InputError(f"{file}, line {line}: expected one word, found {shown(word)}")
+            fail(f"{file}, line {line}", "one word", word)
         yield line, word
 
 
