@@ -32,8 +32,8 @@ from elmo_plugin.formats.fill import (
     tie,
 )
 from elmo_plugin.formats.format import Format, FoundBiLM
+from elmo_plugin.formats.json_and_text import CONFIG, parse_json, read_json, read_text
 from elmo_plugin.formats.mixes import TrainedMixes, mix_settings
-from elmo_plugin.formats.small_files import CONFIG, parse_json, read_json, read_text
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import SPECIAL_WORDS

@@ -15,7 +15,7 @@ from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.allennlp_elmo import as_our_equations, common_layout
 from elmo_plugin.formats.fill import Layout, Tensors, check_lexicon, fill, meta_modules
 from elmo_plugin.formats.format import Format, FoundBiLM
-from elmo_plugin.formats.small_files import CONFIG, read_json, read_text
+from elmo_plugin.formats.json_and_text import CONFIG, read_json, read_text
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.lexicon import CodePoints
 from elmo_plugin.modules.token_encoder import UNKNOWN_OF_LEXICON

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.checks import InputError, check_choice, check_count, check_flag, check_number
-from elmo_plugin.formats.small_files import read_json
+from elmo_plugin.formats.json_and_text import read_json
 from elmo_plugin.modules.bilm import INITIAL_STATES
 
 MIXES = "elmo_mixes.json"

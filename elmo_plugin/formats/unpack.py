@@ -19,7 +19,7 @@ from typing import Any
 
 from elmo_plugin.checks import InputError, shown
 from elmo_plugin.files.atomic_write import NO_SPACE, name_full_disk
-from elmo_plugin.formats.small_files import MOST_BYTES, check_expansion
+from elmo_plugin.formats.json_and_text import MOST_BYTES, check_expansion
 
 MOST_FILES = 1000
 GZIP_MAGIC = b"\x1f\x8b"

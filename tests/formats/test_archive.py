@@ -24,7 +24,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.files.torch_file import DamagedFileError
-from elmo_plugin.formats import small_files
+from elmo_plugin.formats import json_and_text
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.formats.format import FoundBiLM
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
@@ -238,7 +238,7 @@ def test_names_that_fill_the_memory_or_the_stack_are_refused(tmp_path, n_bytes, 
 def test_a_small_archive_of_a_huge_text_is_refused(run, tmp_path, name, monkeypatch):
     """Its size is noticed before it is read; a limit of a megabyte stands for the real ones. A
     sparse file has its size in a header and no content."""
-    monkeypatch.setitem(small_files.MOST_BYTES, Path(name).suffix, 1 << 20)
+    monkeypatch.setitem(json_and_text.MOST_BYTES, Path(name).suffix, 1 << 20)
     archive = tmp_path / "model.tar.gz"
     for is_sparse in (False, True):
         info = member(name, tarfile.REGTYPE, "")

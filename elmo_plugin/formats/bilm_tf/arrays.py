@@ -23,7 +23,7 @@ from elmo_plugin.formats.bilm_tf.texts import (
 )
 from elmo_plugin.formats.fill import Arrays, Layout, check_lexicon, fill, meta_modules, stored, tie
 from elmo_plugin.formats.format import FoundBiLM
-from elmo_plugin.formats.small_files import check_expansion, parse_json
+from elmo_plugin.formats.json_and_text import check_expansion, parse_json
 from elmo_plugin.modules import BiLM, CharCNN, SampledSoftmax
 from elmo_plugin.modules.lexicon import CodePoints, WordList
 from elmo_plugin.modules.token_encoder import WordTable

@@ -20,8 +20,8 @@ from elmo_plugin.formats.bilm_tf.texts import (
 )
 from elmo_plugin.formats.bilm_tf.weights import read_weights, write_weights
 from elmo_plugin.formats.format import Format, FoundBiLM
+from elmo_plugin.formats.json_and_text import CONFIG, read_json
 from elmo_plugin.formats.mixes import MIXES, TrainedMixes, read_mixes, write_mixes
-from elmo_plugin.formats.small_files import CONFIG, read_json
 from elmo_plugin.modules import BiLM, SampledSoftmax
 
 VOCABULARY = "vocabulary.txt"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo_plugin.checks import SHOWN, InputError, fail
-from elmo_plugin.formats.small_files import read_json
+from elmo_plugin.formats.json_and_text import read_json
 from elmo_plugin.options import BLOCKS, BiLMOptions
 from elmo_plugin.text.characters import SPECIAL_WORDS
 

@@ -17,7 +17,7 @@ from elmo_plugin.formats.bilm_tf.arrays import NamedArrays, read_arrays
 from elmo_plugin.formats.bilm_tf.folder import vocabulary_in
 from elmo_plugin.formats.bilm_tf.texts import OPTIONS, read_options
 from elmo_plugin.formats.format import Format, FoundBiLM
-from elmo_plugin.formats.small_files import MOST_BYTES, read_small_file
+from elmo_plugin.formats.json_and_text import MOST_BYTES, read_small_file
 from elmo_plugin.formats.tf_checkpoint.index_file import (
     Fields,
     crc32c,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo_plugin.checks import InputError, needed
-from elmo_plugin.formats.small_files import read_small_file
+from elmo_plugin.formats.json_and_text import read_small_file
 
 MOST_BYTES = 1 << 22
 MOST_KEY_BYTES = 1 << 8

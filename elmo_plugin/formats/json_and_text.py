@@ -57,9 +57,8 @@ def read_json(path: str | os.PathLike, kind: str) -> dict[str, Any]:
     Read a file; `kind` says in errors what it is, such as "a config". Raises an `InputError` that
     names the file if there is none, or as `parse_json`.
     """
-    return parse_json(
-        read_small_file(path, MOST_BYTES[".json"], f"{kind} in JSON"), str(path), kind
-    )
+    content = read_small_file(path, MOST_BYTES[".json"], f"{kind} in JSON")
+    return parse_json(content, str(path), kind)
 
 
 def parse_json(text: bytes | str, source: str, kind: str) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import pytest
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.files import decompression
-from elmo_plugin.formats import small_files
+from elmo_plugin.formats import json_and_text
 from elmo_plugin.formats.bilm_tf.texts import read_options, read_vocabulary_file
-from elmo_plugin.formats.small_files import read_small_file
+from elmo_plugin.formats.json_and_text import read_small_file
 from elmo_plugin.text import lines
 from elmo_plugin.text.characters import SPECIAL_WORDS
 from elmo_plugin.text.lines import read_blocks
@@ -26,7 +26,7 @@ from tests.conftest import BLOCKS, BiLMFiles
 @pytest.fixture
 def no_free_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests would take long with files of a gigabyte."""
-    monkeypatch.setattr(small_files, "FREE_BYTES", 0)
+    monkeypatch.setattr(json_and_text, "FREE_BYTES", 0)
 
 
 def compressed_weights(files: BiLMFiles, folder: Path) -> Path:
