@@ -27,7 +27,7 @@ from elmo_plugin.checks import (
 )
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.frozen import lock_of
-from elmo_plugin.elmo.layers import BiLMLayers, from_snapshot, parts, without_boundaries
+from elmo_plugin.elmo.layers import BiLMLayers, from_snapshot, without_boundaries
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.fill import check_size
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
@@ -40,7 +40,7 @@ from elmo_plugin.text.advice import OF_PROCESS, advised, in_one_call
 from elmo_plugin.text.characters import long_words
 from elmo_plugin.text.forms import by_row, rows_in, rows_of
 from elmo_plugin.text.raw_text import FIRST_WORDS
-from elmo_plugin.text.sentence import Row
+from elmo_plugin.text.sentence import Row, parts
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.ops.softmax import entropies
 from elmo_plugin.text.advice import advised
 from elmo_plugin.text.characters import BEGIN, END, SPECIAL_WORDS, UNKNOWN
-from elmo_plugin.text.forms import by_row, named_rows, rows_of, tokens_of
+from elmo_plugin.text.forms import by_row, phrases_of, rows_of
 from elmo_plugin.text.raw_text import FIRST_WORDS
 from elmo_plugin.text.sentence import Row, Sentence, tokens_of_row
 
@@ -290,16 +291,14 @@ class LanguageModel(BiLMLayers):
         base = check_choice("base", base, BASES)
         check_flag("unknown_missing", unknown_missing)
         rows, is_single = rows_of(prefixes)
-        continuations = [continuations] if isinstance(continuations, str) else continuations
-        ends_of_rows, is_flat = _ends_of_rows(continuations, len(rows), is_single)
-        both = [(tokens_of_row(row), end) for row, own in zip(rows, ends_of_rows) for end in own]
-        if (rows and not both) or not all(end for _, end in both):
-            fail("continuations", "at least one, and words in each", continuations)
-        sentences = [[Sentence(beginning + end)] for beginning, end in both]
+        phrases, one_each = phrases_of(continuations, len(rows), is_single)
+        beginnings = map(tokens_of_row, rows)
+        sentences = [[Sentence(x + end)] for x, own in zip(beginnings, phrases) for end in own]
         alone = range(len(sentences))  # also under `carry`
         scores = self._score_rows(sentences, (base, False, False, unknown_missing), documents=alone)
-        sums = [x.forward[-1 - len(end) : -1].sum() for x, (_, end) in zip(scores, both)]
-        return np.array(sums) if is_flat else list(map(np.array, by_row(ends_of_rows, sums)))
+        sums = [x.forward[-1 - len(words) : -1].sum() for x, words in zip(scores, chain(*phrases))]
+        is_flat = is_single or one_each
+        return np.array(sums) if is_flat else list(map(np.array, by_row(phrases, sums)))
 
     @not_compiled
     @torch.no_grad()
@@ -426,28 +425,6 @@ def _predicting(top: Tensor, n_tokens: int) -> tuple[Tensor, Tensor]:
     each of shape `(n + 1, P)`. `top`: shape `(2, T + 2, P)`.
     """
     return top[0, : n_tokens + 1], top[1, 1 : n_tokens + 2]
-
-
-def _ends_of_rows(
-    continuations: Any, n_rows: int, is_single: bool
-) -> tuple[list[list[list[str]]], bool]:
-    """
-    The tokens of each continuation of each row, and whether their numbers are one array. See
-    `score_continuations`; a string is in a list.
-    """
-    expected = "continuations: expected words or phrases"
-    named = list(named_rows(continuations, expected))
-    has_lists = any(isinstance(x, Iterable) and not isinstance(x, str) for _, x in named)
-    is_column = not (is_single or has_lists or isinstance(continuations, list | tuple))
-    if is_column:
-        rows = [[end] for end in named]
-    elif has_lists and not is_single:
-        rows = [list(named_rows(own, f"{name}: {expected}")) for name, own in named]
-    else:
-        rows = [named] * n_rows
-    if len(rows) != n_rows:
-        fail("continuations", f"a list for each of {n_rows} beginnings", continuations)
-    return [[tokens_of(*end) for end in own] for own in rows], is_single or is_column
 
 
 def _check_targets(wanted: Any, lengths: list[int]) -> list[list[int]]:

@@ -395,11 +395,10 @@ def _before_loading(layers: BiLMLayers, state_dict: dict[str, Any], prefix: str,
         owner.__dict__.pop("_frozen", None)  # which would keep the memory of the old weights
     tensors = chain(layers.named_parameters(), layers.named_buffers())
     renew_memory(x for name, x in tensors if prefix + name in state_dict)
-    if all(
+    layers.has_weights |= all(
         (x := state_dict.get(f"{prefix}bilm.{name}")) is not None and x.shape == tensor.shape
         for name, tensor in layers.bilm.state_dict().items()
-    ):
-        layers.has_weights = True
+    )
 
 
 def _carried_batches(rows: list[Row]) -> list[list[int]]:
@@ -424,19 +423,6 @@ def without_boundaries(layers: list[Tensor], real: Tensor) -> tuple[list[Tensor]
     mask = real[:, 2:].contiguous()
     # The slice keeps the final boundary of shorter sentences, which the mask sets to zero.
     return [x[:, 1:-1] * mask[:, :, None] for x in layers], mask
-
-
-def parts(rows: Iterable[Row], n_tokens: int) -> Iterator[list[Row]]:
-    """Divide rows into parts, which end when they have `n_tokens`, boundaries included."""
-    part, left = [], n_tokens
-    for row in rows:
-        part.append(row)
-        left -= sum(len(x.tokens) + 2 for x in row)
-        if left <= 0:
-            yield part
-            part, left = [], n_tokens
-    if part:
-        yield part
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:

@@ -129,6 +129,31 @@ def by_row(rows: Iterable[Sized], items: Iterable[Any]) -> Iterator[list[Any]]:
     return (list(islice(iterator, len(row))) for row in rows)
 
 
+def phrases_of(given: Any, n_rows: int, is_single: bool) -> tuple[list[list[Any]], bool]:
+    """
+    The continuations of each of `n_rows` beginnings as tokens, and whether they are a column, with
+    one for each; see `LanguageModel.score_continuations`. `is_single`: whether the only beginning
+    was given by itself.
+    """
+    expected, one_each = "continuations: expected words or phrases", False
+    given = [given] if isinstance(given, str) else given
+    named = list(named_rows(given, expected))
+    if is_single:
+        lists = [named]
+    elif any(isinstance(x, Iterable) and not isinstance(x, str) for _, x in named):
+        lists = [list(named_rows(own, f"{name}: {expected}")) for name, own in named]
+    elif one_each := not isinstance(given, list | tuple):
+        lists = [[phrase] for phrase in named]
+    else:
+        lists = [named] * n_rows
+    if len(lists) != n_rows:
+        fail("continuations", f"a list for each of {n_rows} beginnings", given)
+    phrases = [[tokens_of(*phrase) for phrase in own] for own in lists]
+    if (n_rows and not any(phrases)) or not all(map(all, phrases)):
+        fail("continuations", "at least one, and words in each", given)
+    return phrases, one_each
+
+
 def tokens_of(name: str, sentence: Any) -> list[str]:
     """The tokens of a sentence in any form but raw text; see `row_of`."""
     return tokens_of_row(row_of(name, sentence))

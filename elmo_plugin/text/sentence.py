@@ -65,3 +65,16 @@ def groups(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
     iterator = iter(items)
     while group := list(islice(iterator, size)):
         yield group
+
+
+def parts(rows: Iterable[Row], n_tokens: int) -> Iterator[list[Row]]:
+    """Divide rows into parts, which end when they have `n_tokens`, boundaries included."""
+    part, left = [], n_tokens
+    for row in rows:
+        part.append(row)
+        left -= sum(len(x.tokens) + 2 for x in row)
+        if left <= 0:
+            yield part
+            part, left = [], n_tokens
+    if part:
+        yield part
