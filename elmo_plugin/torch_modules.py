@@ -13,18 +13,18 @@ class Owner(nn.Module):
     bilm: Any
 
     def __new__(cls, *_: Any, **__: Any) -> Self:  # also makes copies, unlike `__init__`
-        owner = _owners[id(owner)] = super().__new__(cls)
+        owner = super().__new__(cls)
+        _owners[id(owner)] = owner
         return owner
 
 
 _owners: WeakValueDictionary[int, Owner] = WeakValueDictionary()
 
 
-def owners_of(bilm: nn.Module) -> list[Owner]:
+def owners_of(bilm: nn.Module) -> list[Any]:
     """The modules that exist now and have this biLM, which share its precision and training."""
     # Unlike an iterator, this list does not mind that other threads create owners.
-    owners = (reference() for reference in _owners.valuerefs())
-    return [owner for owner in owners if owner is not None and getattr(owner, "bilm", 0) is bilm]
+    return [x for reference in _owners.valuerefs() if getattr(x := reference(), "bilm", 0) is bilm]
 
 
 def name_hook(handle: RemovableHandle) -> None:

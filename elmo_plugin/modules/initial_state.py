@@ -4,7 +4,6 @@ The state from which the LSTMs read a sentence: zeros, the mean of training, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,9 +30,6 @@ class CarriedState:
         """Store the state after a batch. More rows of earlier batches stay, as in bilm-tf."""
         self.state = after if self.state is None else self.state.put(after)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> None:
-        self.state = self.state and LSTMState(*map(function, self.state))
-
 
 class CarriesState(Owner):
     """
@@ -55,19 +51,17 @@ class CarriesState(Owner):
         """The state that an exact resume of a training needs in addition to the weights."""
         return {} if self.carried.state is None else self.carried.state.stored()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
-        super()._apply(fn, *args, **kwargs)
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        super()._apply(*args, **kwargs)
         for value in vars(self).values():
             if isinstance(value, CarriedState):
-                value.map(fn)  # same device and precision as the weights
+                value.state = value.state and value.state.to(self.bilm.warm_state.output)
         return self
 
 
-def _take_resume_state(
-    module: CarriesState, state_dict: dict[str, Any], prefix: str, *_: Any
-) -> None:
+def _take_resume_state(module: CarriesState, state: dict[str, Any], prefix: str, *_: Any) -> None:
     """Pre-hook of `load_state_dict`, which takes the `resume_state` out of a state dictionary."""
-    stored = state_dict.pop(prefix + "resume_state", None)
+    stored = state.pop(prefix + "resume_state", None)
     module.carried.state = LSTMState.from_stored(stored, module.device) if stored else None
 
 
