@@ -23,6 +23,7 @@ from allennlp import commands
 from allennlp.common import Params, plugins
 from allennlp.models import Model
 from allennlp.models.archival import archive_model
+from torch.overrides import TorchFunctionMode
 
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import write_options
@@ -142,6 +143,21 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in modules:
         monkeypatch.setattr(module, "is_on_cpu", lambda _: False)
     monkeypatch.setattr(linear, "is_onednn_weight", lambda _: False)
+
+
+class Reads(TorchFunctionMode):
+    """The functions that are called meanwhile and read numbers, for which a CPU waits."""
+
+    READS = frozenset("tolist item __int__ __float__ __bool__ __index__ cpu nonzero equal".split())
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        self.names += [name] if name in self.READS else []
+        return function(*args, **(kwargs or {}))
 
 
 @pytest.fixture(params=["compiled kernel", "PyTorch", "PyTorch as on a GPU"])

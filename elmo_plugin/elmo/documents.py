@@ -12,6 +12,7 @@ from torch import Tensor
 from elmo_plugin.checks import fail, is_whole
 from elmo_plugin.elmo.layers import BiLMLayers, batches_by_length
 from elmo_plugin.modules import LSTMState
+from elmo_plugin.ops.device import on_device
 from elmo_plugin.text.advice import current
 from elmo_plugin.text.forms import by_row, named_rows
 from elmo_plugin.text.sentence import Row, groups
@@ -75,7 +76,7 @@ def read_documents(
         for k in range(len(group[0])):
             places = [document[k] for document in group if k < len(document)]
             for batch in batches_by_length([len(sentences[b]) for b in places], most):
-                of_rows = torch.tensor(batch, device=model.device)
+                of_rows = on_device(torch.tensor(batch, device="cpu"), model.device)
                 own = [places[row] for row in batch]
                 read = model.continued([sentences[b] for b in own], state.select(of_rows))
                 for x, after in zip(state, read.state):

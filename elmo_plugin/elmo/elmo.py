@@ -300,9 +300,9 @@ class Elmo(BiLMLayers):
             )
         outer = tokens.shape[:-2]
         limit = self.bilm.token_encoder.word_limit
-        words = long_words(tokens, limit)
-        # Elsewhere, the CPU would wait for the number of tokens, and a program has no such number.
-        if words or (tokens.device.type == "cpu" and not torch.compiler.is_exporting()):
+        if not torch.compiler.is_exporting():  # a program has no number of tokens
+            tokens = tokens.cpu()  # the only time that the CPU waits for a GPU
+            words = long_words(tokens, limit)
             OF_PROCESS.of_cut_words(words, int(tokens[..., 0].count_nonzero()), limit)
             OF_PROCESS.say()
         flat = self.bilm.resize_characters(tokens.flatten(0, -3))
@@ -417,12 +417,14 @@ class Elmo(BiLMLayers):
         shown = tqdm(total=len(n_tokens), unit=" sentences") if progress else nullcontext()
         with shown as bar:
             for places, layers, mask in self.read(rows, max_tokens, boundaries):
-                chosen = self._chosen(layers, mask, layer)
+                chosen = self._chosen(layers, mask, layer).float()
+                if not as_tensors:
+                    chosen = chosen.cpu()  # at once, because the CPU waits for a GPU
                 for number, b in enumerate(places):  # of (.., B, T, 2P)
                     own, of_row = n_tokens[b]
-                    of_tokens = chosen[..., number, :own, :].float()
+                    of_tokens = chosen[..., number, :own, :]
                     of_tokens = of_tokens.sum(-2) / max(1, of_row) if pool else of_tokens.clone()
-                    of_sentences[b] = of_tokens if as_tensors else of_tokens.cpu().numpy()
+                    of_sentences[b] = of_tokens if as_tensors else of_tokens.numpy()
                 if bar is not None:
                     bar.update(len(places))
         if not pool:

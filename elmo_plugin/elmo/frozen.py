@@ -31,6 +31,7 @@ from elmo_plugin.modules.bilm import SentenceLayers
 from elmo_plugin.modules.token_encoder import filled
 from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.ops.char_conv import frozen_convolve
+from elmo_plugin.ops.device import on_device
 from elmo_plugin.ops.linear import Linear, batched_matmul, pack_weights, product_dtype
 from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.ops.private_torch import are_plain
@@ -302,11 +303,15 @@ class WordVectorCache(nn.Module):
 
     def __init__(self, encoder: nn.Module, same_bits: bool = False) -> None:
         super().__init__()
-        self.encoder = encoder
+        self.encoder: Any = encoder
         self.capacity = CAPACITY
         self.same_bits = same_bits
         self._rows: dict[bytes, int] = {}
         self._vectors: Tensor | None = None
+
+    @property
+    def boundaries(self) -> Tensor:
+        return self.encoder.boundaries
 
     def forward(self, words: Tensor) -> Tensor:
         """
@@ -336,7 +341,8 @@ class WordVectorCache(nn.Module):
             return self.encoder(words)
         # Without a dtype, an empty index (only empty sentences) would be float.
         rows_of_words = [self._rows[key] for key in keys]
-        return self._vectors[torch.tensor(rows_of_words, dtype=torch.long, device=words.device)]
+        index = torch.tensor(rows_of_words, dtype=torch.long, device="cpu")
+        return self._vectors[on_device(index, self._vectors.device)]
 
     def _encode(self, words: Tensor) -> Tensor:
         """The vectors of at least one word."""

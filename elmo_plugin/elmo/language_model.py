@@ -20,6 +20,7 @@ from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.formats.format import FoundBiLM
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, log_uniform
+from elmo_plugin.ops.device import on_device
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.ops.softmax import entropies
 from elmo_plugin.text.advice import advised
@@ -210,13 +211,13 @@ class LanguageModel(BiLMLayers):
         vectors = [h for row, own in enumerate(ids) for h in _predicting(top[:, row], len(own))]
         targets = torch.tensor([k for own in ids for k in (*own, END, BEGIN, *own)])
         hidden = torch.cat(vectors)
-        on_device = targets.to(hidden.device)
-        numbers = [self.softmax.log_probabilities(hidden, on_device)]
+        goals = on_device(targets, hidden.device)
+        numbers = [self.softmax.log_probabilities(hidden, goals)]
         if entropy:
             numbers.append(entropies(hidden, self.softmax.weight, self.softmax.bias))
         arrays = torch.stack(numbers).cpu().double().numpy() / BASES[base]
         if rank:
-            arrays = np.vstack([arrays, self.softmax.ranks(hidden, on_device).cpu().numpy()])
+            arrays = np.vstack([arrays, self.softmax.ranks(hidden, goals).cpu().numpy()])
         if unknown_missing:  # entropies do not depend on the word
             arrays[:: 1 + entropy, targets.numpy() == UNKNOWN] = np.nan
         names = BY_DIRECTION[: 2 + 2 * entropy] + BY_DIRECTION[4 : 4 + 2 * rank]

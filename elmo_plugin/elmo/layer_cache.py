@@ -63,14 +63,14 @@ class LayerCache:
             if len(missing) < len(keys):
                 lengths = lengths[missing]
                 tokens = tokens[missing, : int(lengths.max())]
-            computed = frozen.layers(tokens, lengths, boundaries)
+            computed = [x.float().cpu().numpy() for x in frozen.layers(tokens, lengths, boundaries)]
             for k, row in enumerate(missing):
                 for layer, target in zip(computed, sentences[row], strict=True):
-                    target[:] = layer[k, : sizes[row]].float().cpu().numpy()
+                    target[:] = layer[k, : sizes[row]]
             # Another thread may have written to the weights since the digest was computed.
             if frozen.is_unwritten():
                 self.put([keys[row] for row in missing], [sentences[row] for row in missing])
-        return list(torch.from_numpy(layers).to(tokens.device, bilm.warm_state.output.dtype))
+        return list(torch.from_numpy(layers).to(bilm.device, bilm.warm_state.output.dtype))
 
     def keys(self, model: bytes, tokens: Tensor, lengths: Sequence[int]) -> list[bytes]:
         """

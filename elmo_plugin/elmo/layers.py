@@ -35,6 +35,7 @@ from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS, SentenceLayers
 from elmo_plugin.modules.initial_state import CarriesState
+from elmo_plugin.ops.device import on_device
 from elmo_plugin.text.advice import advised, current
 from elmo_plugin.text.characters import sentence_characters
 from elmo_plugin.text.forms import rows_of
@@ -181,9 +182,10 @@ class BiLMLayers(CarriesState):
         if torch.compiler.is_exporting():
             layers, mask = exported_layers(bilm, self.initial_state, tokens)
             return (layers, mask) if boundaries else without_boundaries(layers, mask)
+        tokens = tokens.cpu()
         lengths = bilm.sentence_lengths(tokens)  # (B,)
-        time = torch.arange(tokens.size(1) + 2, device=tokens.device)
-        real = time < lengths[:, None] + 2  # (B, T + 2)
+        time = torch.arange(tokens.size(1) + 2, device="cpu")
+        real = on_device(time < lengths[:, None] + 2, bilm.device)  # (B, T + 2)
         mask = real if boundaries else real[:, 2:].contiguous()
         carries = self.initial_state == "carry"
         if not tokens.size(0) or (not mask.numel() and not carries):
@@ -209,7 +211,8 @@ class BiLMLayers(CarriesState):
         B is 1. `sentences`, `raw`: see `Elmo.embed`, except that B is the number of sentences, also
         where a raw text has several. Raises an `InputError` as `Elmo.embed`.
         """
-        return self._characters(self.checked_tokens(rows_of(sentences, raw)[0]))
+        tokens = self._characters(self.checked_tokens(rows_of(sentences, raw)[0]))
+        return tokens.to(self.bilm.device)
 
     def checked_tokens(self, rows: list[Row]) -> list[list[str]]:
         """
@@ -237,9 +240,8 @@ class BiLMLayers(CarriesState):
         return None if table is None else table.words.__contains__
 
     def _characters(self, sentences: list[list[str]]) -> Tensor:
-        """The character ids of sentences whose tokens have been checked; see `characters`."""
-        tokens = sentence_characters(sentences, self.bilm.max_characters_per_token)
-        return tokens.to(self.bilm.device)
+        """The character ids of checked sentences, as `characters`, but on the CPU."""
+        return sentence_characters(sentences, self.bilm.max_characters_per_token)
 
     def max_tokens(self, given: int | None) -> int:
         """The most tokens of a batch: those that are `given`, or a default for the device."""

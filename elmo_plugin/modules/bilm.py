@@ -10,6 +10,7 @@ from elmo_plugin.modules.initial_state import WarmState
 from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.token_encoder import WordTable, filled, token_encoder, unique_words
 from elmo_plugin.ops.backend import quantizes
+from elmo_plugin.ops.device import on_device
 from elmo_plugin.ops.linear import Linear, product_dtype
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS, resize_characters
@@ -189,10 +190,10 @@ class BiLM(nn.Module):
         """
         Read sentences in both directions. `tokens`: character ids of shape `(B, T, C)`, without
         boundaries; a token of zeros is padding. `lengths`: their `sentence_lengths`, shape `(B,)`.
-        `state`: initial LSTM state of shape `(L, 2, B, ...)`. With `boundaries`, the boundaries of
-        each sentence are read too, so that the layers have T + 2 tokens. Without them, each
-        direction starts after its first boundary, from a `state` of `after_boundary`, and does not
-        read the last one.
+        Both are on the CPU, which prepares the batch without waiting for a GPU. `state`: initial
+        LSTM state of shape `(L, 2, B, ...)`. With `boundaries`, the boundaries of each sentence are
+        read too, so that the layers have T + 2 tokens. Without them, each direction starts after
+        its first boundary, from a `state` of `after_boundary`, and does not read the last one.
         """
         if boundaries:
             tokens = self.with_boundaries(tokens, lengths)
@@ -204,16 +205,12 @@ class BiLM(nn.Module):
         real = time < lengths[:, None]  # (B, T)
         # This index reverses each sentence within its length; applying it again restores the order.
         backward = torch.where(real, lengths[:, None] - 1 - time, time)
-        [x, *outputs], after = self(
-            words,
-            indices,
-            indices.gather(1, backward),
-            state.select(order),
-            real.sum(dim=0).tolist(),
-        )
+        batch_sizes = real.sum(dim=0).tolist()
+        prepared = indices, indices.gather(1, backward), backward, real, order, order.argsort()
+        *both_inputs, backward, real, order, unsort = (on_device(x, self.device) for x in prepared)
+        [x, *outputs], after = self(words, *both_inputs, state.select(order), batch_sizes)
 
-        rows = torch.arange(tokens.size(0), device=tokens.device)[:, None]
-        unsort = order.argsort()
+        rows = torch.arange(tokens.size(0), device=self.device)[:, None]
         x = x[0].transpose(0, 1) * real[:, :, None]
         layers = [torch.cat([x, x], dim=-1)[unsort]]
         for h in outputs:
@@ -223,7 +220,9 @@ class BiLM(nn.Module):
 
     def with_boundaries(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """`tokens` with `<S>` before and `</S>` after each row's tokens, shape `(B, T + 2, C)`."""
-        begin, end = resize_characters(self.boundaries, tokens.size(-1)).to(tokens)
+        is_here = tokens.device == self.device
+        boundaries = self.boundaries if is_here else self.token_encoder.boundaries
+        begin, end = resize_characters(boundaries, tokens.size(-1)).to(tokens)
         batch_size, n_steps, n_characters = tokens.shape
         padded = tokens.new_zeros(batch_size, n_steps + 2, n_characters)
         padded[:, 1:-1] = tokens

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import check_choice
 from elmo_plugin.ops.char_conv import convolve
+from elmo_plugin.ops.device import on_device
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.options import ACTIVATIONS
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, WordLimit, boundary_characters
@@ -85,7 +86,8 @@ class CharCNN(nn.Module):
         Compute word vectors, shape `(U, P)`. `characters`: padded character ids of each word, shape
         `(U, C)`, any integer type.
         """
-        x = getattr(torch, self.activation)(self.convolve(characters.long()))  # (U, F)
+        characters = on_device(characters, self.char_embedding.weight.device).long()
+        x = getattr(torch, self.activation)(self.convolve(characters))  # (U, F)
         for highway in self.highways:
             x = highway(x)
         if self.projection is not None:

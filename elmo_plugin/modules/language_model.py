@@ -7,6 +7,7 @@ from elmo_plugin.checks import check_choice, check_number
 from elmo_plugin.modules.bilm import INITIAL_STATES, TRAINED_PRECISIONS, BiLM
 from elmo_plugin.modules.initial_state import CarriedState, CarriesState
 from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
+from elmo_plugin.ops.device import on_device
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import BEGIN, END
 
@@ -111,14 +112,14 @@ class BiLMWithSoftmax(CarriesState):
         numbers of the words in the softmax, shape `(B, T)`. Returns the top layer, shape
         `(2, T + 2, B, P)`, and the targets at its positions, shape `(2, T + 2, B)`.
         """
-        tokens = self.bilm.resize_characters(tokens)
+        tokens = self.bilm.resize_characters(tokens.cpu())  # the only time that the CPU waits
         lengths = self.bilm.sentence_lengths(tokens)
         carried = self._carried
         state = self.bilm.initial_state(self.initial_state, len(tokens), carried.state)
         read = self.bilm.sentences(tokens, lengths, state)
         if self.initial_state == "carry":
             carried.put(read.state)
-        goals = _between_boundaries(targets, lengths)
+        goals = _between_boundaries(targets, on_device(lengths, targets.device))
         nothing = goals.new_full((len(tokens), 1), IGNORE)
         forward_goals = torch.cat([goals[:, 1:], nothing], dim=1)
         backward_goals = torch.cat([nothing, goals[:, :-1]], dim=1)

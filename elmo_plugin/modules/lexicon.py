@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.ops.device import on_device
 from elmo_plugin.options import word_text
 from elmo_plugin.text.characters import MOST_BYTES_OF_CODE_POINT, word_bytes
 from elmo_plugin.torch_modules import name_hook
@@ -163,6 +164,7 @@ class CodePoints(nn.Module):
         Ids of shape `(U, K)`, from 1 to N: one more than the entry, because id 0 of a character CNN
         means "no word here". `spelled`: see the method.
         """
+        spelled = on_device(spelled, self.code_points.device)
         begin, end, begin_sentence, end_sentence, unknown, padding = self.marks.unbind()
         n_words, size = spelled.size(0), self.max_characters_per_token
         is_lead = _is_lead(spelled)
@@ -204,5 +206,5 @@ def _is_lead(spelled: Tensor) -> Tensor:
 
 def _is_word(spelled: Tensor, token: str) -> Tensor:
     """Whether each word is this one, shape `(U,)`."""
-    expected = spelled.new_tensor(list(token.encode()))
+    expected = on_device(torch.tensor(list(token.encode()), device="cpu"), spelled.device)
     return (spelled[:, : len(token)] == expected).all(dim=1) & (spelled[:, len(token)] < 0)

@@ -160,6 +160,8 @@ class LSTMState(NamedTuple):
 
     def put(self, rows: LSTMState) -> LSTMState:
         """This state with its first rows replaced by `rows`, as in bilm-tf."""
+        if rows.batch_size == self.batch_size:
+            return rows
         return LSTMState(
             *(
                 torch.cat([new, old[:, :, rows.batch_size :].to(new)], 2)

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.checks import InputError, check_flag, optional_count
+from elmo_plugin.ops.device import on_device
 from elmo_plugin.ops.linear import is_on_cpu, linear, product_dtype
 from elmo_plugin.ops.softmax import log_likelihoods, sampled_softmax_loss, softmax_loss
 
@@ -198,10 +199,7 @@ def log_uniform_sample(
         first = np.unique(drawn, return_index=True)[1]
     first = np.sort(first)[:n_samples]
     samples = torch.from_numpy(drawn[first])
-    is_cuda = device is not None and device.type == "cuda"
-    if is_cuda:
-        samples = samples.pin_memory()  # or the CPU would wait for what the GPU has to do before
-    return samples.to(device, non_blocking=is_cuda), int(first[-1]) + 1
+    return on_device(samples, device or samples.device), int(first[-1]) + 1
 
 
 def expected_count(words: Tensor, n_tries: int, n_words: int) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.modules.char_cnn import CharCNN, set_initial_values
 from elmo_plugin.modules.lexicon import BOUNDARIES, CodePoints, WordList
+from elmo_plugin.ops.device import on_device
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.options import BiLMOptions, WordOptions
 from elmo_plugin.text.characters import (
@@ -108,7 +109,7 @@ class WordTable(LexiconEncoder):
         """
         if words.dim() > 1:
             words = self.words(word_bytes(words, words.size(1)))
-        x = self.embedding(words)
+        x = self.embedding(on_device(words, self.embedding.weight.device))
         return x if self.projection is None else self.projection(x)
 
 
@@ -153,7 +154,8 @@ class CodePointEncoder(LexiconEncoder):
         spelled = self.code_points.spelled(words)
         x = self.characters(self.code_points(spelled))
         if self.table is not None:
-            x = torch.cat([self.table.embedding(self.table.words(spelled)), x], dim=1)
+            numbers = on_device(self.table.words(spelled), x.device)
+            x = torch.cat([self.table.embedding(numbers), x], dim=1)
         return self.projection(x)
 
 
@@ -200,4 +202,4 @@ def filled(words: Tensor, n_words: int | None = None) -> Tensor:
     n_words = n_words or rounded_up(len(words))
     if n_words == len(words):
         return words
-    return words[torch.arange(n_words, device=words.device) % len(words)]
+    return torch.cat([words] * -(-n_words // len(words)))[:n_words]

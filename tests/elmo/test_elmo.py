@@ -19,6 +19,7 @@ from elmo_plugin.elmo import elmo as elmo_module
 from elmo_plugin.elmo import frozen
 from elmo_plugin.elmo.layers import batches_by_length
 from tests.compare import assert_close
+from tests.conftest import Reads
 
 SENTENCES = [["The", "dog"], ["He", "threw", "the", "stick", "."], ["A"]]
 
@@ -40,6 +41,22 @@ def test_embed_gives_the_vectors_of_forward(elmo):
     numpy.testing.assert_allclose(found[1], expected, atol=1e-5)
     tensors = elmo.embed(SENTENCES, as_tensors=True)
     assert all(torch.equal(x, torch.from_numpy(y)) for x, y in zip(tensors, found))
+
+
+@pytest.mark.parametrize("pool", [None, "mean"])
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_a_batch_is_copied_from_the_device_at_once(pool, is_cached, bilm_files, tmp_path):
+    """By definition: a CPU waits for a GPU with each copy. Those of a batch are as many for three
+    sentences as for one. The CPU stands in for the GPU."""
+    found = []
+    for sentences in (SENTENCES, SENTENCES[:1]):
+        cache = tmp_path / f"{len(sentences)}" if is_cached else None
+        elmo = Elmo.from_files(*bilm_files, cache_dir=cache)
+        elmo.fingerprint()
+        with Reads() as reads:
+            elmo.embed(sentences, pool=pool)
+        found.append(reads.names.count("cpu"))
+    assert found[0] == found[1]
 
 
 def test_layer_norm_is_of_a_sentence(bilm_files):

@@ -2,6 +2,7 @@
 could be read back, which a GPU could only do after the last kernel has ended."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from elmo_plugin import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.sampled_softmax import log_uniform_sample
+from elmo_plugin.ops.device import on_device
 from elmo_plugin.options import BiLMOptions
 from tests.conftest import BLOCKS
 
@@ -45,6 +47,31 @@ def test_training_waits_for_no_number_and_copies_nothing(precision):
         layers[-1].sum().backward()
     assert all(x.grad is not None and x.grad.is_meta for x in bilm.parameters())
     assert layers[-1].shape == (2, 5, 3, bilm.bilstm.projection_dim)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_sentences_wait_for_no_number(requires_grad):
+    """Property: a biLM reads sentences that are on the CPU without any number of its device, with
+    and without cached words, for a batch with padding."""
+    with torch.device("meta"):
+        bilm = BiLM(BiLMOptions.from_dict(BLOCKS, source="test"))
+    elmo = Elmo(bilm, requires_grad=requires_grad)
+    tokens = Elmo(BiLM(bilm.options)).characters([["He", "threw", "it"], ["Yes"]])
+    for _ in range(2):
+        layers, mask = elmo.layers(tokens)
+        assert layers[-1].is_meta and layers[-1].shape == (2, 5, elmo.output_dim)
+        assert mask.is_meta and mask.shape == (2, 5)
+
+
+def test_copies_to_a_gpu_do_not_wait():
+    """By definition of PyTorch: a copy waits unless it is from pinned memory and non-blocking. The
+    tensor is a stand-in, because memory is pinned with a GPU only."""
+    gpu, x = torch.device("cuda"), Mock(device=torch.device("cpu"))
+    assert on_device(x, gpu) is x.pin_memory().to.return_value
+    x.pin_memory().to.assert_called_once_with(gpu, non_blocking=True)
+    there = Mock(device=gpu)
+    on_device(there, gpu)
+    there.pin_memory.assert_not_called()
 
 
 @pytest.mark.usefixtures("lstm_path")
