@@ -234,22 +234,25 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         """Add the negative log likelihoods to the metrics, and return the loss."""
         if self.training and self.softmax.sparse_gradients:
             check_optimizer(self.softmax.parameters())
-        n_tokens = int((targets[0] != IGNORE).sum())
+        n_targets = (targets[0] != IGNORE).sum()
+        loss = (sums[0] + sums[1]) / (2 * n_targets.clamp(min=1))
         totals = [(sums[0] + sums[1]) / 2] if self._is_sampled else sums
-        for average, total in zip(self._losses[self.training], totals):
-            average(total.detach(), n_tokens)
-        loss = (sums[0] + sums[1]) / (2 * max(n_tokens, 1))
+        # Read at once, because the CPU waits for a GPU. A float counts to 2^24.
+        numbers = torch.stack([n_targets.float(), loss, *totals]).tolist()
+        n_tokens, value = int(numbers[0]), numbers[1]
+        for average, total in zip(self._losses[self.training], numbers[2:]):
+            average(total, n_tokens)
         if self.training:
-            self._check_loss(loss)
+            self._check_loss(value)
         return window_gradient(loss, n_tokens, n_rows=targets.size(2))
 
-    def _check_loss(self, loss: Tensor) -> None:
+    def _check_loss(self, loss: float) -> None:
         """Raise an error before a step that would make the weights NaN or infinite."""
         self._n_batches += 1
-        if not torch.isfinite(loss):
+        if not math.isfinite(loss):
             raise FloatingPointError(
                 f"training batch {self._n_batches} since the run started or was recovered: "
-                f"expected a finite loss, found {loss.item()}. The last checkpoint is from before "
+                f"expected a finite loss, found {loss}. The last checkpoint is from before "
                 "this batch; a new run needs a lower learning rate or gradient norm"
             )
 
@@ -290,10 +293,10 @@ class TokenAverage(Metric):
     def __init__(self) -> None:
         self.reset()
 
-    def __call__(self, total: Tensor, count: int) -> None:  # type: ignore[override]
-        """Add a batch. `total`: the sum over `count` tokens, a scalar."""
+    def __call__(self, total: float, count: int) -> None:  # type: ignore[override]
+        """Add a batch. `total`: the sum over `count` tokens."""
         # Both are exchanged together in float64, which represents token counts exactly.
-        pair = torch.tensor([float(total), count], dtype=torch.float64)
+        pair = torch.tensor([total, count], dtype=torch.float64)
         total_of_all, count_of_all = dist_reduce_sum(pair).tolist()
         self.total += total_of_all
         self.count += int(count_of_all)

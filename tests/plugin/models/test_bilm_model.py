@@ -11,9 +11,11 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.models import bilm_model
 from elmo_plugin.plugin.models.bilm_model import exp
 from tests import oracle
 from tests.compare import assert_close
+from tests.conftest import Reads, as_on_a_gpu
 from tests.plugin.models.running_text import (
     IGNORE,
     OPTIONS,
@@ -60,6 +62,22 @@ def test_windows_are_the_oracles_running_text(initial_state, tmp_path):
     assert metrics.keys() == expected_metrics.keys()
     for name, expected in expected_metrics.items():
         assert_close(metrics[name], expected, atol=0, rtol=1e-6, what=name)
+
+
+@pytest.mark.parametrize("is_sampled", [False, True])
+def test_a_training_step_reads_once(is_sampled, monkeypatch):
+    """By definition: the number of tokens, the loss and the metrics are read from a GPU together.
+    The CPU stands in for it."""
+    as_on_a_gpu(monkeypatch)
+    model = language_model(n_negative_samples=5 if is_sampled else None)
+    window = batch(windows(TEXT, N_STEPS)[0])
+    if not is_sampled:  # PyTorch's operators for a GPU choose the rows with a prediction
+        monkeypatch.setattr(model.softmax, "forward", lambda h, _: h.sum())
+    # What the metrics add up has been read.
+    monkeypatch.setattr(bilm_model.TokenAverage, "__call__", lambda *_: None)
+    with Reads() as reads:
+        model(**window)["loss"].backward()
+    assert reads.names == ["tolist"]
 
 
 def test_gradient_is_that_of_the_loss_times_tokens_a_row():
