@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
-triton: Any = SimpleNamespace(jit=lambda function: function)
+triton: Any = SimpleNamespace(jit=lambda function=None, **_: function or (lambda f: f))
 tl: Any = SimpleNamespace(constexpr=int)
 if find_spec("triton") is not None:
     triton, tl = import_module("triton"), import_module("triton.language")

@@ -3,15 +3,18 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from time import sleep
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from elmo_plugin.ops import backend, softmax
+from elmo_plugin.ops import backend, lstm, softmax
 from tests.conftest import ROOT, as_on_a_gpu
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
@@ -59,7 +62,7 @@ def signature(kernel, products, clip):
     """The types with which the scans and `losses` call a kernel."""
     types = {"bias": "*fp32", "c_before": "*fp32", "c": "*fp32", "d_c": "*fp32", "hits": "*i64"}
     types |= dict.fromkeys(("true_logits", "of_rows", "d_true"), "*fp32")
-    types |= dict.fromkeys(("gates", "recurrent", "m", "d_m", "logits"), products)
+    types |= dict.fromkeys(("gates", "recurrent", "m", "d_m", "d_h", "logits"), products)
     types |= {"clip": clip, "KEEP": "constexpr"}
     return {name: types.get(name, "i32") for name in kernel.arg_names}
 
@@ -85,6 +88,54 @@ def test_compiles(capability, products, tmp_path, monkeypatch):
             }
             source = ASTSource(fn=kernel, signature=types, constexprs=values)
             assert triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm["cubin"]
+
+
+def test_sizes_that_change_are_not_compiled_in():
+    """By definition of Triton, which compiles a kernel again for a size or an address that is 1 or
+    begins to be a multiple of 16. Only a GPU shows the compilations that this saves."""
+    from elmo_plugin.ops.lstm import triton_ops as of_lstm
+    from elmo_plugin.ops.softmax import triton_ops as of_softmax
+
+    expected = {
+        of_lstm._cell_backward: {"n_rows"},
+        of_softmax._row_losses: {"bias", "hits", "true_logits", "of_rows", "d_true"},
+    }
+    for kernel, names in expected.items():
+        assert {x.name for x in kernel.params if x.do_not_specialize} == names
+
+
+class Computing(TorchDispatchMode):
+    """Counts the operators that are dispatched meanwhile, without views."""
+
+    def __init__(self):
+        super().__init__()
+        self.operators = Counter()
+
+    def __torch_dispatch__(self, operator, _, args=(), kwargs=None):
+        self.operators[str(operator)] += not operator.is_view
+        return operator(*args, **(kwargs or {}))
+
+
+def test_ended_rows_have_no_launches(monkeypatch):
+    """By definition: a gradient has as many operators and kernels if rows end at three different
+    steps. Nothing is computed by the kernels, for which a counter stands in."""
+    from elmo_plugin.ops.lstm import triton_ops
+
+    given, _ = lstm.example(torch.float32, torch.randn)
+
+    def operators(batch_sizes):
+        reading = given._replace(batch_sizes=batch_sizes)
+        outputs, _, _, _, *kept = triton_ops.scan(reading, keep=True)
+        with Computing() as computing:
+            launched = partial(computing.operators.update, ["launch"])
+            monkeypatch.setattr(backend, "launch", lambda *_: launched())
+            triton_ops.scan_backward(reading, outputs, outputs, *kept)
+        return +computing.operators
+
+    monkeypatch.setattr(backend, "launch", lambda *_: None)
+    operators([3, 3, 3, 3])  # rounds the bound, once in a process
+    found = operators([3, 2, 1, 1])
+    assert found == operators([3, 3, 3, 3]) and found["launch"] == 4
 
 
 def test_falls_back(monkeypatch, caplog):

@@ -91,26 +91,30 @@ def _cell(
         tl.store(gates + unit + 3 * dim, o, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows"])  # or a batch of sentences might compile it again
 def _cell_backward(
     gates,
     c_before,
     c,
     d_m,
     d_c,
+    d_h,
     gates_stride,
     before_stride,
     c_stride,
     d_m_stride,
     d_c_stride,
+    d_h_stride,
     dim,
     clip,
     n_rows,
+    h_dim,
 ):
     """
     The gradient of `_cell` for a row, from `d_m`, that of m_t: in `gates` the gradients of the sums
     replace the activations, and in `d_c` the gradient of c_{t-1} that of c_t. After the first
-    `n_rows`, which read this step, gradients of the sums are zeros.
+    `n_rows`, which read this step, gradients of the sums are zeros, and so is `d_h`, that of h_t,
+    which has `h_dim` numbers.
     """
     row, direction = tl.program_id(0).to(tl.int64), tl.program_id(2).to(tl.int64)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
@@ -139,6 +143,10 @@ def _cell_backward(
         zeros = tl.zeros((UNITS,), tl.float32)
         for gate in tl.static_range(4):
             tl.store(gates + unit + gate * dim, zeros, mask=inside)
+        d_h += direction * d_h_stride + row * h_dim
+        for first in range(tl.program_id(1) * UNITS, h_dim, tl.num_programs(1) * UNITS):
+            number = first + tl.arange(0, UNITS)
+            tl.store(d_h + number, zeros, mask=number < h_dim)
 
 
 # ---- The scan ----
@@ -218,9 +226,6 @@ def scan_backward(
         gates.clone() if private_torch.is_graph_kept() else gates
     )  # the activations are replaced
     d_h = d_outputs.to(w_h_t.dtype, memory_format=torch.contiguous_format, copy=True)
-    for t, n in enumerate(batch_sizes):
-        if n < d_h.size(2):
-            d_h[:, t, n:] = 0
     unclipped = None
     if w_p_t is not None and weights.proj_clip is not None:
         # A clipped number equals the bound and has no gradient.
@@ -242,8 +247,8 @@ def scan_backward(
             torch.bmm(_first(d_h_t, n), w_p_t, out=_first(d_m, n))
         _launch(
             _cell_backward,
-            (gates_steps[t], cells[t], c_steps[t], d_m, d_c),
-            *(cell.size(1), cell.size(-1), weights.cell_clip, n),
+            (gates_steps[t], cells[t], c_steps[t], d_m, d_c, d_h_t),
+            *(cell.size(1), cell.size(-1), weights.cell_clip, n, d_h.size(-1)),
         )
         n_later = n
     return d_gates, d_h, d_gates.sum(dim=(1, 2), dtype=cell.dtype)
@@ -256,8 +261,8 @@ def _rounded(clip: float, dtype: torch.dtype) -> float:
 
 
 def _launch(
-    kernel: Any, tensors: Sequence[Tensor], n_rows: int, dim: int, clip: float | None, last: Any
+    kernel: Any, tensors: Sequence[Tensor], n_rows: int, dim: int, clip: float | None, *last: int
 ) -> None:
     strides = (x.stride(0) for x in tensors)
     grid = n_rows, triton.cdiv(dim, UNITS.value), 2
-    backend.launch(kernel, grid, *tensors, *strides, dim, clip, last)
+    backend.launch(kernel, grid, *tensors, *strides, dim, clip, *last)

@@ -24,7 +24,8 @@ def _logits(row, bias, first, hit, n_words):
     return tl.where(inside, x + tl.load(bias + word, mask=inside, other=0.0), float("-inf"))
 
 
-@triton.jit
+# Tensors that may begin anywhere in others would otherwise be compiled for, aligned and not.
+@triton.jit(do_not_specialize=["bias", "hits", "true_logits", "of_rows", "d_true"])
 def _row_losses(logits, bias, hits, true_logits, of_rows, d_true, n_words, KEEP: tl.constexpr):
     """
     The loss of a row. To `KEEP` its gradients, the probabilities replace the `logits`, to which the
@@ -60,19 +61,22 @@ def losses(
 ) -> tuple[Tensor, ...]:
     """`torch_ops.losses` in Triton. Logits and probabilities have the precision of the products."""
     of_rows, d_true = torch.empty_like(true_logits), torch.empty_like(true_logits)
-    d_hidden, d_bias = torch.empty_like(hidden), torch.zeros_like(bias, dtype=hidden.dtype)
-    if d_weight is not None:
-        d_weight.zero_()
-    hits, bias = hits.contiguous(), bias.contiguous()
+    d_hidden, d_bias = torch.empty_like(hidden), torch.empty_like(bias, dtype=hidden.dtype)
+    bias, of_all = bias.contiguous(), (hits.contiguous(), true_logits, of_rows, d_true)
     n_rows = max(1, DEVICE_BLOCK_NUMBERS // len(weight))
     for first in range(0, len(hidden), n_rows):
-        rows = slice(first, first + n_rows)
-        h = hidden[rows].to(weight.dtype)
+        h = _rows(hidden, first, n_rows).to(weight.dtype)
         p = h @ weight.t()
-        numbers = p, bias, *(x[rows] for x in (hits, true_logits, of_rows, d_true))
+        numbers = p, bias, *(_rows(x, first, n_rows) for x in of_all)
         backend.launch(_row_losses, (len(h),), *numbers, len(weight), d_weight is not None)
         if d_weight is not None:
-            d_bias += p.sum(dim=0, dtype=hidden.dtype)
-            d_hidden[rows] = p @ weight
-            d_weight += p.t() @ h
+            _rows(d_hidden, first, n_rows).copy_(p @ weight)
+            of_block = p.sum(dim=0, dtype=hidden.dtype), p.t() @ h
+            for gradient, x in zip((d_bias, d_weight), of_block):
+                gradient.add_(x) if first else gradient.copy_(x)
     return (of_rows,) if d_weight is None else (of_rows, d_true, d_hidden, d_bias)
+
+
+def _rows(x: Tensor, first: int, n: int) -> Tensor:
+    """Some rows. A view of all would cost as much as a small kernel."""
+    return x if n >= len(x) else x[first : first + n]
