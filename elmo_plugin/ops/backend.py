@@ -12,14 +12,15 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ MANY_STEPS = 100_000
 """Steps of an LSTM layer, 50,000 tokens with two layers, after which kernels would save seconds."""
 
 _n_steps = 0
-_one_self_test = Lock()  # a self-test changes settings of the whole process meanwhile
+_one_self_test = RLock()  # a self-test changes settings of the whole process meanwhile
 CPU = torch.device("cpu")
 
 KERNEL_DTYPES: frozenset[torch.dtype] = frozenset()
@@ -80,8 +81,9 @@ def fastest(operator: Any, weights: Sequence[Any]) -> Any:
         return operator.torch_ops
     if has_kernels:
         return operator.kernel
-    with _one_self_test:
+    with _one_self_test, suppress(MemoryError):  # the next call compares them again
         return _right_triton_ops(operator, weight.device, weight.dtype)
+    return operator.torch_ops
 
 
 def _has_kernels(weight: Tensor) -> bool:
@@ -145,9 +147,12 @@ def load_kernels(operators: Sequence[Any]) -> tuple[frozenset[torch.dtype], str]
         dtypes = tested = frozenset(filter(is_supported, ONEDNN_DTYPES))
         if dtypes and is_supported(torch.int8):
             tested |= {torch.int8}
-        for operator, dtype in product(operators, tested):
-            if dtype in operator.DTYPES:
-                compare(operator, operator.kernel, dtype)
+        # The threads in which kernels compute end with the thread that calls them. Threads of this
+        # one would be missing in a process that is forked later, which would wait for them.
+        with ThreadPoolExecutor(1) as own_thread:
+            for operator, dtype in product(operators, tested):
+                if dtype in operator.DTYPES:
+                    own_thread.submit(compare, operator, operator.kernel, dtype).result()
     except Exception as error:  # whatever it is, PyTorch's operators compute the same
         logger.warning("The compiled kernels are not used: %s", error)
         return frozenset(), f"off, because {error}"
@@ -172,11 +177,14 @@ def hint_to_build(n_steps: int) -> None:
         )
 
 
-def compare(operator: Any, module: Any, dtype: torch.dtype, device: torch.device = CPU) -> None:
+def compare(
+    operator: Any, module: Any, dtype: torch.dtype, device: torch.device = CPU, size: int = 150
+) -> None:
     """
     Raise a `RuntimeError` if a module of an operator has other `results` than `torch_ops` for the
-    operator's `example` in this precision. `example` makes the arguments with a function of shapes
-    that returns random numbers.
+    operator's `examples` in this precision. `examples` makes the arguments with a function of
+    shapes that returns random numbers. `size`: the number of units, words or filters of the largest
+    example, more than a kernel computes at a time.
     """
     generator = torch.Generator().manual_seed(0)
 
@@ -184,13 +192,20 @@ def compare(operator: Any, module: Any, dtype: torch.dtype, device: torch.device
         return torch.randn(*shape, generator=generator, device=CPU).to(device)
 
     with _default_context(device):
-        given = operator.example(dtype, random)
-        results = (operator.results(x, *given) for x in (module, operator.torch_ops))
-        for found, expected in zip(*results, strict=True):
-            error = float((found - expected).abs().max())
-            share = 1e-5 if dtype == torch.float32 else 0.02
-            if not error <= share * max(1.0, float(expected.abs().max())):
-                raise RuntimeError(f"{operator.__name__}: {dtype} is wrong by {error:g}")
+        for given in operator.examples(dtype, random, size):
+            results = (operator.results(x, *given) for x in (module, operator.torch_ops))
+            for found, expected in zip(*results, strict=True):
+                errors, sizes = (found - expected).float(), expected.float().abs()
+                error = float(errors.abs().max())
+                share = 1e-5 if dtype == torch.float32 else 0.02
+                if not error <= share * max(1.0, float(sizes.max())):
+                    raise RuntimeError(f"{operator.__name__}: {dtype} is wrong by {error:g}")
+                if dtype == torch.bfloat16:
+                    # Rounding is as often up as down, and moves such a mean by at most 0.2 %.
+                    means = errors.mean(), (errors * expected.sign()).mean()
+                    bias = float(torch.stack(means).abs().max() / sizes.mean())
+                    if not bias <= 0.005:
+                        raise RuntimeError(f"{operator.__name__}: {dtype} has a bias of {bias:.2%}")
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any) -> None:
@@ -207,26 +222,46 @@ def _right_triton_ops(operator: Any, device: torch.device, dtype: torch.dtype) -
         return operator.torch_ops
     try:
         triton_ops = import_module(name)
-        compare(operator, triton_ops, dtype, device)
+        compare(operator, triton_ops, dtype, device, 1100)
     except Exception as error:  # whatever it is, PyTorch's operators compute the same
         logger.warning("The Triton kernels of %s are not used: %s", operator.__name__, error)
+        # Of CUDA, PyTorch, Triton or cuBLAS. An error is not cached.
+        if re.search("out of memory|can't allocate memory|ALLOC_FAILED", str(error)):
+            raise MemoryError from error
         return operator.torch_ops
     return triton_ops
 
 
 @contextmanager
 def _default_context(device: torch.device) -> Iterator[None]:
-    """The contexts in which the package happens to be imported do not matter."""
-    n_threads, default_dtype = torch.get_num_threads(), torch.get_default_dtype()
-    products: Any = torch.backends.cuda.matmul
-    precision = products.fp32_precision
-    torch.set_num_threads(1)  # threads started here would be missing in a forked process
-    torch.set_default_dtype(torch.float32)
-    products.fp32_precision = "ieee"  # TF32 makes two right results differ by more than the bound
-    try:
-        with torch.inference_mode(False), torch.autocast(device.type, enabled=False), device:
-            yield
-    finally:
-        products.fp32_precision = precision
-        torch.set_num_threads(n_threads)
-        torch.set_default_dtype(default_dtype)
+    """
+    The contexts in which the package happens to be imported do not matter, nor do TF32 and bf16 in
+    products of fp32, which make two right results differ by more than the bound.
+    """
+    backends: Any = torch.backends
+    # The general switches first, from which the others inherit. PyTorch raises an error where a new
+    # switch contradicts the old one, which is `set_float32_matmul_precision`.
+    general = backends, backends.cudnn, backends.mkldnn
+    switches = *general, backends.cuda.matmul, backends.mkldnn.matmul
+    with _one_self_test:
+        n_threads, default_dtype = torch.get_num_threads(), torch.get_default_dtype()
+        precisions = []
+        for switch in switches:
+            precisions.append(switch.fp32_precision)
+            switch.fp32_precision = "none"
+        old_precision = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        torch.set_default_dtype(torch.float32)
+        if device == CPU:
+            torch.set_num_threads(min(2, n_threads))
+        try:
+            with torch.inference_mode(False), torch.autocast(device.type, enabled=False), device:
+                yield
+        finally:
+            torch.set_float32_matmul_precision(old_precision)
+            # The other way round, because PyTorch 2.13 sets the first where the third is set.
+            for switch, precision in zip(reversed(switches), reversed(precisions)):
+                switch.fp32_precision = precision
+            torch.set_default_dtype(default_dtype)
+            if device == CPU:
+                torch.set_num_threads(n_threads)

@@ -3,8 +3,12 @@
 import logging
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import permutations
 from pathlib import Path
+from threading import Barrier
+from time import sleep
 from types import SimpleNamespace
 
 import pytest
@@ -55,22 +59,157 @@ def during_a_self_test(setting):
     """The value of a setting while an operator is compared that has no results."""
     found = []
     operator = SimpleNamespace(
-        example=lambda *_: found.append(setting()) or [], results=lambda _: [], torch_ops=None
+        examples=lambda *_: [[found.append(setting())]], results=lambda *_: [], torch_ops=None
     )
     backend.compare(operator, None, torch.float32)
     return found[0]
 
 
-def test_the_self_test_is_precise():
-    """In TF32, inputs that differ in their last bit can be rounded to neighbours 1e-3 apart."""
-    products = torch.backends.cuda.matmul
-    before = products.fp32_precision
-    products.fp32_precision = "tf32"
+def switches():
+    """PyTorch's switches of the precision of fp32, which inherit from those before them."""
+    backends = torch.backends
+    products = backends.cuda.matmul, backends.mkldnn.matmul
+    return [backends, backends.cudnn, backends.mkldnn, *products]
+
+
+def precisions():
+    """The values of all switches, old and new, or the error that reading one of them raises."""
+
+    def read(function):
+        try:
+            return function()
+        except RuntimeError as error:
+            return str(error)
+
+    old = torch.get_float32_matmul_precision, lambda: torch.backends.cuda.matmul.allow_tf32
+    return [*(switch.fp32_precision for switch in switches()), *map(read, old)]
+
+
+@pytest.fixture
+def default_precisions():
+    def reset():
+        torch.set_float32_matmul_precision("highest")
+        for switch in switches():
+            switch.fp32_precision = "none"
+
+    reset()
+    yield reset
+    reset()
+
+
+def allow_tf32():
+    torch.backends.cuda.matmul.allow_tf32 = True
+
+
+SETTERS = {
+    "high": lambda: torch.set_float32_matmul_precision("high"),
+    "medium": lambda: torch.set_float32_matmul_precision("medium"),
+    "allow_tf32": allow_tf32,
+    "all tf32": lambda: setattr(torch.backends, "fp32_precision", "tf32"),
+    "cuda tf32": lambda: setattr(torch.backends.cudnn, "fp32_precision", "tf32"),
+    "cuda matmul tf32": lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
+    "cuda matmul ieee": lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "ieee"),
+    "mkldnn bf16": lambda: setattr(torch.backends.mkldnn, "fp32_precision", "bf16"),
+    "mkldnn matmul bf16": lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),
+}
+
+
+@pytest.mark.parametrize("names", [(), *((name,) for name in SETTERS), *permutations(SETTERS, 2)])
+def test_the_self_test_is_precise(names, default_precisions):
+    """In TF32, inputs that differ in their last bit can be rounded to neighbours 1e-3 apart.
+    Expected: whatever the user has set before, products are in fp32 during a self-test, and the
+    values of all switches are the same afterwards, also once a general switch is set from which
+    others inherit."""
+
+    def values(compare):
+        default_precisions()
+        for name in names:
+            SETTERS[name]()
+        during = during_a_self_test(precisions) if compare else None
+        found = [precisions()]
+        for general, value in ("tf32", "none"), ("ieee", "tf32"):
+            torch.backends.fp32_precision = general
+            torch.backends.cudnn.fp32_precision = value
+            found.append(precisions())
+        return found, during
+
+    found, during = values(compare=True)
+    assert found == values(compare=False)[0]
+    assert during == [*["none"] * 3, "ieee", "ieee", "highest", False]
+
+
+def test_threads_restore_the_settings(monkeypatch, default_precisions):
+    """Expected: the settings before. Eight threads together need kernels for the first time, which
+    a self-test compares once for each precision; it is as long as those of a GPU."""
+    dtypes = torch.float32, torch.bfloat16
+    during, barrier = [], Barrier(8)
+
+    def results(*_):
+        during.append((torch.get_default_dtype(), precisions()[-1]))
+        sleep(0.05)
+        return []
+
+    monkeypatch.setattr(backend, "_has_kernels", lambda _: False)
+    monkeypatch.setattr(backend, "_has_triton", lambda _: True)
+    monkeypatch.setattr(backend, "find_spec", lambda _: True)
+    monkeypatch.setattr(softmax, "results", results)
+    backend._right_triton_ops.cache_clear()
+    torch.set_default_dtype(torch.float64)
+    torch.set_float32_matmul_precision("high")
+
+    def settings(_):
+        barrier.wait()  # a task for each of the threads
+        return torch.get_default_dtype(), precisions(), torch.get_num_threads()
+
+    def first_call(k):
+        barrier.wait()
+        return backend.fastest(softmax, [torch.empty(1, dtype=dtypes[k % 2])])
+
     try:
-        assert during_a_self_test(lambda: products.fp32_precision) == "ieee"
-        assert products.fp32_precision == "tf32"
+        with threads(3), ThreadPoolExecutor(8) as pool:
+            before = [*pool.map(settings, range(8))]
+            chosen = [*pool.map(first_call, range(8))]
+            assert [*pool.map(settings, range(8))] == before and torch.get_num_threads() == 3
     finally:
-        products.fp32_precision = before
+        torch.set_default_dtype(torch.float32)
+        backend._right_triton_ops.cache_clear()
+    assert {x.__name__ for x in chosen} == {"elmo_plugin.ops.softmax.triton_ops"}
+    assert during == [(torch.float32, False)] * 4  # two precisions, by two modules
+
+
+@pytest.mark.parametrize(
+    "error, n_tests",
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 2),
+        (RuntimeError("CUDA error: out of memory"), 2),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), 2),
+        (RuntimeError("Triton Error [CUDA]: out of memory"), 2),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 2),
+        (RuntimeError("out of resource: shared memory"), 1),
+        (RuntimeError("elmo_plugin.ops.softmax: torch.float32 is wrong by 0.1"), 1),
+    ],
+)
+def test_too_little_memory_is_not_remembered(error, n_tests, monkeypatch, caplog):
+    """By definition: memory that others have now may be free at the next call, which compares the
+    kernels again. The messages are those of PyTorch's allocators, CUDA, cuBLAS and Triton."""
+    compared = []
+
+    def compare(*_):
+        compared.append(1)
+        if len(compared) == 1:
+            raise error
+
+    monkeypatch.setattr(backend, "_has_kernels", lambda _: False)
+    monkeypatch.setattr(backend, "_has_triton", lambda _: True)
+    monkeypatch.setattr(backend, "find_spec", lambda _: True)
+    monkeypatch.setattr(backend, "compare", compare)
+    backend._right_triton_ops.cache_clear()
+    first, second, third = (backend.fastest(softmax, [torch.empty(1)]) for _ in range(3))
+    backend._right_triton_ops.cache_clear()
+    assert first is softmax.torch_ops and second is third and len(compared) == n_tests
+    assert (second is first) == (n_tests == 1)
+    (record,) = caplog.records
+    assert f"Triton kernels of elmo_plugin.ops.softmax are not used: {error}" in record.getMessage()
 
 
 def test_the_kernel_is_switched_off(monkeypatch):
@@ -98,11 +237,33 @@ def test_a_file_that_does_not_load_is_not_used(monkeypatch, tmp_path, caplog):
     assert record.levelno == logging.WARNING and "broken.so" in record.getMessage()
 
 
-def test_the_self_test_starts_no_threads():
-    """Expected: one thread while the self-test runs, and as many as before after it. A process that
-    is forked later would wait for threads that it does not have."""
-    with threads(3):
-        assert during_a_self_test(torch.get_num_threads) == 1 and torch.get_num_threads() == 3
+@pytest.mark.parametrize("allowed", [1, 3])
+def test_the_self_test_computes_in_two_threads(allowed):
+    """Expected: two threads while the self-test runs, unless only one is allowed, and as many as
+    before after it."""
+    with threads(allowed):
+        assert during_a_self_test(torch.get_num_threads) == min(2, allowed)
+        assert torch.get_num_threads() == allowed
+
+
+FORKS = """
+import os, signal, torch
+from elmo_plugin.ops import backend, char_conv, lstm
+torch.set_num_threads(2)
+for _ in range(10):
+    if not os.fork():
+        signal.alarm(60)
+        backend.compare(lstm, lstm.kernel, torch.float32)
+        os._exit(3)
+    print(os.waitstatus_to_exitcode(os.wait()[1]), end=" ")
+"""
+
+
+@needs_kernel
+def test_a_forked_process_does_not_wait_for_threads_of_the_self_test():
+    """Expected: forked processes compute in two threads and end, each with the number by which it
+    says so. They would wait forever for threads that the thread which forks had started."""
+    assert python("-c", FORKS, OMP_NUM_THREADS="2").stdout.split() == ["3"] * 10
 
 
 FUNCTIONS = {
@@ -132,13 +293,50 @@ def test_wrong_numbers_are_found(operator, name, monkeypatch, caplog):
     assert "is wrong by 0.1" in record.getMessage()
 
 
+@pytest.mark.parametrize("size, n_least", [(150, 10_000), (1100, 10_000)])
+def test_the_examples_are_larger_than_a_block(size, n_least):
+    """Expected: more than the numbers that kernels compute at a time, which their sources say:
+    64 units or filters, 128 words and 1,024 of both on GPUs; 32 rows; 16 words of characters. And
+    10,000 numbers of some results, so that rounding does not move their mean."""
+    random = partial(torch.randn, generator=torch.Generator().manual_seed(0))
+    (words, tables), *_ = char_conv.examples(torch.float32, random, size)
+    assert len(words) > 2 * 16 and tables[1].size(2) == size > 128
+    *_, (reading, _) = lstm.examples(torch.bfloat16, random, size)
+    sizes = reading.batch_sizes
+    assert reading.cell.size(-1) == size and 2 * size * sizes[0] >= n_least and sizes[-1] < sizes[0]
+    assert size > 1024 or sizes[0] > 32
+    (hidden, _, weight, *_), *_ = softmax.examples(torch.bfloat16, random, size)
+    assert len(weight) == size and weight.numel() >= n_least and len(hidden) > 64
+
+
+@pytest.mark.parametrize("operator", [lstm, softmax])
+@pytest.mark.parametrize("share, is_wrong", [(0.0, False), (0.01, True)])
+def test_a_bias_is_found_in_bf16(operator, share, is_wrong):
+    """By hand: results that are all too large by 1 % are not of a kernel that rounds to nearest,
+    although each differs by less than bf16's bound of 2 %."""
+
+    def scaled(name):
+        def function(*given, **kwargs):
+            results = getattr(operator.torch_ops, name)(*given, **kwargs)
+            return tuple(x * (1 + share) for x in results)
+
+        return function
+
+    wrong = SimpleNamespace(**{name: scaled(name) for name in FUNCTIONS[operator]})
+    if is_wrong:
+        with pytest.raises(RuntimeError, match=r"torch.bfloat16 has a bias of 1\.00%"):
+            backend.compare(operator, wrong, torch.bfloat16)
+    else:
+        backend.compare(operator, wrong, torch.bfloat16)
+
+
 @pytest.mark.parametrize("dtype", lstm.DTYPES)
 def test_the_example_of_the_lstm_has_no_numbers_near_a_bound(dtype):
     """Rounding may move such a number across its bound, which changes whether it has a gradient, so
     that a right kernel would seem to be wrong. Expected: the distances in the equation, in double
     precision."""
     random = partial(torch.randn, generator=torch.Generator().manual_seed(0))
-    reading, _ = lstm.example(dtype, random)
+    reading, _ = next(lstm.examples(dtype, random, 150))
     weights = reading.weights.map_matrices(lambda x, _: x.double())
     weights = weights._replace(bias=weights.bias.double())
     with DistanceFromBounds() as distance:

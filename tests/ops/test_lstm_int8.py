@@ -10,7 +10,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules.language_model import BiLMWithSoftmax
 from elmo_plugin.ops import backend
-from elmo_plugin.ops.lstm import example, lstm_scan, pack_lstm_weights, quantize_lstm_weights
+from elmo_plugin.ops.lstm import examples, lstm_scan, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.text.lines import read_sentences
 from tests.compare import assert_close
 from tests.conftest import python
@@ -133,7 +133,7 @@ def test_a_row_of_numbers_near_zero_is_a_row_of_zeros():
 def random_case_weights():
     """Weights of an LSTM with an input of 5, D = 70 and P = 6."""
     random = partial(torch.randn, generator=torch.Generator().manual_seed(0))
-    return example(torch.float32, random)[0].weights
+    return next(examples(torch.float32, random, 150))[0].weights
 
 
 @needs_int8

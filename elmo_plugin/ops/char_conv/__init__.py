@@ -11,7 +11,7 @@ and its maximum over t is updated step by step, in cache, for the words that hav
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -157,11 +157,11 @@ def _operators(characters: Tensor, tables: Sequence[Tensor]) -> Any:
     return fastest(_THIS, tables) if characters.size(1) <= MOST_CHARACTERS else torch_ops
 
 
-def example(dtype: torch.dtype, random: Any) -> tuple[Tensor, list[Tensor]]:
-    """Arguments of `results`."""
-    characters = (random(9, 10) * 100).long() % 12
-    characters[:4, 5:] = 0  # words with padding
-    return characters, [random(1, 12, 5), random(3, 12, 70)]
+def examples(dtype: torch.dtype, random: Any, size: int) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    """Arguments of `results`, with `size` filters of the longer windows."""
+    characters = (random(40, 10) * 100).long() % 12
+    characters[:20, 5:] = 0  # words with padding
+    yield characters, [random(1, 12, 5), random(3, 12, size)]
 
 
 def results(operators: Any, characters: Tensor, tables: Sequence[Tensor]) -> list[Tensor]:

@@ -5,7 +5,7 @@ serves all other machines and types.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -130,14 +130,25 @@ def _rows(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.reshape(2, -1, x.size(-1)).to(dtype)
 
 
-def example(dtype: torch.dtype, random: Any) -> tuple[Reading, torch.dtype]:
-    """Arguments of `results`."""
-    given, shapes = torch.float32 if dtype == torch.int8 else dtype, ((5, 280), (6, 280), (70, 6))
-    w_x, w_h, w_p = ((0.3 * random(2, *shape)).to(given) for shape in shapes)
-    # No c or h is within 0.004 of its bound, where rounding would change whether it has a gradient.
-    weights = LSTMWeights(w_x, w_h, 0.3 * random(2, 280), w_p, 0.58, 0.3)
-    x, cell, hidden = (0.3 * random(*shape) for shape in ((2, 4, 3, 5), (2, 3, 70), (2, 3, 6)))
-    return Reading(x, cell, hidden, weights, [3, 3, 2, 1]), dtype
+def examples(dtype: torch.dtype, random: Any, size: int) -> Iterator[tuple[Reading, torch.dtype]]:
+    """Arguments of `results`: few numbers with clips, and 10,000 memory cells of `size` units."""
+    n = 5_000 // size + 1
+    # Of the few, no c or h is within 0.004 of its bound, where rounding would change whether it has
+    # a gradient. Of many, some always are.
+    few, many = (70, [3, 3, 2, 1], (0.58, 0.3)), (size, [n, n // 2 + 1], (None, None))
+    given = torch.float32 if dtype == torch.int8 else dtype
+    for dim, sizes, (cell_clip, proj_clip) in (few, many):
+        w_x, w_h, w_p = (
+            0.3 * random(2, *shape) for shape in ((5, 4 * dim), (6, 4 * dim), (dim, 6))
+        )
+        w_p *= (70 / dim) ** 0.5
+        weights = LSTMWeights(w_x, w_h, 0.3 * random(2, 4 * dim), w_p, cell_clip, proj_clip)
+        weights = weights.map_matrices(lambda x, _: x.to(given))
+        n = sizes[0]
+        x, cell, hidden = (
+            0.3 * random(2, *shape) for shape in ((len(sizes), n, 5), (n, dim), (n, 6))
+        )
+        yield Reading(x, cell, hidden, weights, sizes), dtype
 
 
 def results(operators: Any, reading: Reading, dtype: torch.dtype) -> Sequence[Tensor]:

@@ -8,6 +8,7 @@ NVIDIA's GPUs, and PyTorch's operators on other machines and for other types.
 """
 
 import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -199,12 +200,12 @@ def _kernel_losses(
 kernel: Any = SimpleNamespace(losses=_kernel_losses)
 
 
-def example(dtype: torch.dtype, random: Any) -> tuple[Tensor, ...]:
-    """Arguments of `results`."""
-    n, n_words, dim = 70, 150, 40
-    weight = (0.3 * random(n_words, dim)).to(dtype)
+def examples(dtype: torch.dtype, random: Any, size: int) -> Iterator[tuple[Tensor, ...]]:
+    """Arguments of `results`, with `size` words."""
+    n, dim = 70, 70
+    weight = (0.3 * random(size, dim)).to(dtype)
     hidden, hits = random(n, dim), torch.arange(n) - 1
-    return hidden, hits, weight, random(n_words), random(n)
+    yield hidden, hits, weight, random(size), random(n)
 
 
 def results(operators: Any, *arguments: Tensor) -> list[Tensor]:
