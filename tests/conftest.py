@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
@@ -29,7 +29,7 @@ from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weights import write_weights
 from elmo_plugin.modules import BiLM, sampled_softmax
-from elmo_plugin.ops import backend, char_conv, linear, lstm, private_torch, softmax
+from elmo_plugin.ops import backend, char_conv, linear, lstm, private_torch, softmax, streams
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.text.advice import TextWarning
@@ -188,6 +188,42 @@ def threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+class Stream(str):
+    """Stands in for a CUDA stream, and lists in `done` what it is asked for."""
+
+    done: ClassVar[list[tuple[str, str, Any]]] = []
+
+    def record_event(self) -> str:
+        self.done.append((self, "records", ""))
+        return f"event of {self}"
+
+    def wait_event(self, event: str) -> None:
+        self.done.append((self, "waits for", event))
+
+
+@pytest.fixture
+def in_stream(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, str, Any]]]:
+    """
+    Calls a function as if a CUDA stream were the current one, and returns what that stream and the
+    function did, in order: streams record events, wait for them, or keep a tensor's memory. This
+    shows which events there are; only a GPU shows that numbers of one stream reach another.
+    """
+
+    def keep(x: torch.Tensor, stream: str) -> None:
+        Stream.done.append((stream, "keeps", x.data_ptr()))
+
+    monkeypatch.setattr(torch.Tensor, "record_stream", keep)
+    monkeypatch.setattr(Stream, "done", [])
+
+    def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        monkeypatch.setattr(streams, "_stream_of", lambda _: Stream(name))
+        Stream.done.clear()
+        function(*arguments)
+        return [*Stream.done]
+
+    return call
 
 
 @contextmanager

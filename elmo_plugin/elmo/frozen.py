@@ -35,6 +35,7 @@ from elmo_plugin.ops.device import on_device
 from elmo_plugin.ops.linear import Linear, batched_matmul, pack_weights, product_dtype
 from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.ops.private_torch import are_plain
+from elmo_plugin.ops.streams import Shared
 from elmo_plugin.version import VERSION
 
 M = TypeVar("M", bound=nn.Module)
@@ -242,7 +243,7 @@ class FrozenBiLM:
         """
         A copy of the biLM in which the classes of `_PACKED` take the place of those that they are
         derived from: the equations are the same, with weights that are packed once. It is made when
-        a sentence is first read and not found on disk.
+        a sentence is first read and not found on disk, and the caller's stream may read it.
         """
         with lock_of(self):
             if self._packed is None:
@@ -256,8 +257,12 @@ class FrozenBiLM:
                             cast(Any, part).pack()
                     start = bilm.initial_state(initial_state, 1)
                     self._starts = {True: start, False: bilm.after_boundary(start)}
+                    packed = (vars(part).get("_packed") for part in bilm.modules())
+                    weights = bilm.parameters(), bilm.buffers()
+                    self._shared = Shared(packed, self._starts.values(), weights)
                 bilm.token_encoder = WordVectorCache(bilm.token_encoder, same_bits)
                 self._packed = bilm
+            self._shared.wait()
             return self._packed
 
     @property
@@ -308,6 +313,7 @@ class WordVectorCache(nn.Module):
         self.same_bits = same_bits
         self._rows: dict[bytes, int] = {}
         self._vectors: Tensor | None = None
+        self._shared = Shared()
 
     @property
     def boundaries(self) -> Tensor:
@@ -320,7 +326,11 @@ class WordVectorCache(nn.Module):
         """
         # Cached vectors may be used outside inference mode.
         with lock_of(self), torch.inference_mode(False), torch.no_grad():
-            return self._look_up(words)
+            self._shared.wait()
+            try:
+                return self._look_up(words)
+            finally:
+                self._shared = Shared(self._vectors)  # rows may be written once all have read
 
     def _look_up(self, words: Tensor) -> Tensor:
         keys = [row.tobytes() for row in words.to("cpu", torch.int32).numpy()]

@@ -1,0 +1,49 @@
+"""Tensors that are made once, and shared by threads with CUDA streams of their own."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Shared:
+    """
+    Tensors as the current CUDA stream leaves them, for threads that read them in other streams: a
+    lock orders only what the CPU does. `tensors` are on one device, in tuples, lists and the like,
+    which may have other objects too. Nothing is done on devices without CUDA streams.
+    """
+
+    def __init__(self, *tensors: Any) -> None:
+        self.tensors = [x for x in _tensors_of(tensors) if _stream_of(x)]
+        self.stream = self._current_stream()
+        self.event = self.stream and self.stream.record_event()
+        self._keep()
+
+    def wait(self) -> None:
+        """Let the current stream wait for the one that the tensors were left by."""
+        stream = self._current_stream()
+        if stream != self.stream:
+            stream.wait_event(self.event)
+            self._keep()
+
+    def _current_stream(self) -> Any:
+        return _stream_of(self.tensors[0]) if self.tensors else None
+
+    def _keep(self) -> None:
+        """Once the tensors are freed, keep their memory until the current stream has read it."""
+        for x in self.tensors:
+            x.record_stream(self._current_stream())
+
+
+def _tensors_of(values: Iterable[Any]) -> Iterator[Tensor]:
+    for x in values:
+        if isinstance(x, Tensor):
+            yield x
+        elif isinstance(x, Iterable):
+            yield from _tensors_of(x)
+
+
+def _stream_of(x: Tensor) -> Any:
+    """The current stream of a tensor's device, if it is a CUDA device. Tests replace it."""
+    return torch.cuda.current_stream(x.device) if x.is_cuda else None
