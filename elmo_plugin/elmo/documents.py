@@ -12,7 +12,7 @@ from torch import Tensor
 from elmo_plugin.checks import fail, is_whole
 from elmo_plugin.elmo.layers import BiLMLayers, batches_by_length
 from elmo_plugin.modules import LSTMState
-from elmo_plugin.ops.device import on_device
+from elmo_plugin.ops.linear import on_device
 from elmo_plugin.text.advice import current
 from elmo_plugin.text.forms import by_row, named_rows
 from elmo_plugin.text.sentence import Row, groups

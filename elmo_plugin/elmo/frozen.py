@@ -31,11 +31,10 @@ from elmo_plugin.modules.bilm import SentenceLayers
 from elmo_plugin.modules.token_encoder import filled
 from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.ops.char_conv import frozen_convolve
-from elmo_plugin.ops.device import on_device
-from elmo_plugin.ops.linear import Linear, batched_matmul, pack_weights, product_dtype
+from elmo_plugin.ops.linear import Linear, batched_matmul, on_device, pack_weights, product_dtype
 from elmo_plugin.ops.lstm import LSTMWeights, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.ops.private_torch import are_plain
-from elmo_plugin.ops.streams import Shared
+from elmo_plugin.ops.streams import Shared, shared
 from elmo_plugin.version import VERSION
 
 M = TypeVar("M", bound=nn.Module)
@@ -259,10 +258,11 @@ class FrozenBiLM:
                     self._starts = {True: start, False: bilm.after_boundary(start)}
                     packed = (vars(part).get("_packed") for part in bilm.modules())
                     weights = bilm.parameters(), bilm.buffers()
-                    self._shared = Shared(packed, self._starts.values(), weights)
+                    self._shared = shared(packed, self._starts.values(), weights)
                 bilm.token_encoder = WordVectorCache(bilm.token_encoder, same_bits)
                 self._packed = bilm
-            self._shared.wait()
+            if self._shared:
+                self._shared.wait()
             return self._packed
 
     @property
@@ -313,7 +313,7 @@ class WordVectorCache(nn.Module):
         self.same_bits = same_bits
         self._rows: dict[bytes, int] = {}
         self._vectors: Tensor | None = None
-        self._shared = Shared()
+        self._shared: Shared | None = None
 
     @property
     def boundaries(self) -> Tensor:
@@ -326,11 +326,13 @@ class WordVectorCache(nn.Module):
         """
         # Cached vectors may be used outside inference mode.
         with lock_of(self), torch.inference_mode(False), torch.no_grad():
-            self._shared.wait()
+            if self._shared:
+                self._shared.wait()
             try:
                 return self._look_up(words)
             finally:
-                self._shared = Shared(self._vectors)  # rows may be written once all have read
+                if self._shared:
+                    self._shared.record()  # rows may be written once all have read
 
     def _look_up(self, words: Tensor) -> Tensor:
         keys = [row.tobytes() for row in words.to("cpu", torch.int32).numpy()]
@@ -344,6 +346,7 @@ class WordVectorCache(nn.Module):
             vectors = self._encode(words[list(new.values())])
             if self._vectors is None:
                 self._vectors = vectors.new_empty(self.capacity, vectors.size(1))
+                self._shared = shared(self._vectors)
             rows = range(len(self._rows), len(self._rows) + len(new))
             self._vectors[rows.start : rows.stop] = vectors
             self._rows.update(zip(new, rows))

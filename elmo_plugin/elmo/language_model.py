@@ -20,7 +20,7 @@ from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.formats.format import FoundBiLM
 from elmo_plugin.modules import BiLM, SampledSoftmax
 from elmo_plugin.modules.sampled_softmax import CHUNK_NUMBERS, log_uniform
-from elmo_plugin.ops.device import on_device
+from elmo_plugin.ops.linear import on_device
 from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.ops.softmax import entropies
 from elmo_plugin.text.advice import advised

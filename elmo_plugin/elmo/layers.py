@@ -35,7 +35,7 @@ from elmo_plugin.formats.allennlp_elmo import compute_warm_state, take_allennlp_
 from elmo_plugin.modules import BiLM, LSTMState
 from elmo_plugin.modules.bilm import INITIAL_STATES, PRECISIONS, SentenceLayers
 from elmo_plugin.modules.initial_state import CarriesState
-from elmo_plugin.ops.device import on_device
+from elmo_plugin.ops.linear import on_device
 from elmo_plugin.text.advice import advised, current
 from elmo_plugin.text.characters import sentence_characters
 from elmo_plugin.text.forms import rows_of

@@ -10,8 +10,7 @@ from elmo_plugin.modules.initial_state import WarmState
 from elmo_plugin.modules.lstm import BiLSTM, LSTMState, ProjectedLSTM
 from elmo_plugin.modules.token_encoder import WordTable, filled, token_encoder, unique_words
 from elmo_plugin.ops.backend import quantizes
-from elmo_plugin.ops.device import on_device
-from elmo_plugin.ops.linear import Linear, product_dtype
+from elmo_plugin.ops.linear import Linear, on_device, product_dtype
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import NUM_CHARACTERS, resize_characters
 from elmo_plugin.torch_modules import name_hook

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.checks import check_choice
 from elmo_plugin.ops.char_conv import convolve
-from elmo_plugin.ops.device import on_device
-from elmo_plugin.ops.linear import Linear
+from elmo_plugin.ops.linear import Linear, on_device
 from elmo_plugin.options import ACTIVATIONS
 from elmo_plugin.text.characters import DEFAULT_MAX_CHARACTERS, WordLimit, boundary_characters
 

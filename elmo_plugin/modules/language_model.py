@@ -7,7 +7,7 @@ from elmo_plugin.checks import check_choice, check_number
 from elmo_plugin.modules.bilm import INITIAL_STATES, TRAINED_PRECISIONS, BiLM
 from elmo_plugin.modules.initial_state import CarriedState, CarriesState
 from elmo_plugin.modules.sampled_softmax import IGNORE, SampledSoftmax
-from elmo_plugin.ops.device import on_device
+from elmo_plugin.ops.linear import on_device
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import BEGIN, END
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.ops.device import on_device
+from elmo_plugin.ops.linear import on_device
 from elmo_plugin.options import word_text
 from elmo_plugin.text.characters import MOST_BYTES_OF_CODE_POINT, word_bytes
 from elmo_plugin.torch_modules import name_hook

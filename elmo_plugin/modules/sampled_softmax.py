@@ -9,10 +9,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from elmo_plugin.checks import InputError, check_flag, optional_count
-from elmo_plugin.ops.device import on_device
-from elmo_plugin.ops.linear import is_on_cpu, linear, product_dtype
+from elmo_plugin.ops.linear import is_on_cpu, linear, on_device, product_dtype
 from elmo_plugin.ops.softmax import log_likelihoods, sampled_softmax_loss, softmax_loss
-from elmo_plugin.ops.streams import Shared
+from elmo_plugin.ops.streams import Shared, shared
 
 logger = logging.getLogger(__name__)
 
@@ -211,19 +210,20 @@ def expected_count(words: Tensor, n_tries: int, n_words: int) -> Tensor:
 
     `words`: word numbers, shape `(n,)`. Returns float32 numbers of the same shape.
     """
-    logs, shared = _logs_of_not_drawing(n_words, words.device)
-    shared.wait()
+    logs, made = _logs_of_not_drawing(n_words, words.device)
+    if made:
+        made.wait()
     return -torch.expm1(n_tries * logs.index_select(0, words)).float()
 
 
 @lru_cache(maxsize=4)
-def _logs_of_not_drawing(n_words: int, device: torch.device) -> tuple[Tensor, Shared]:
+def _logs_of_not_drawing(n_words: int, device: torch.device) -> tuple[Tensor, Shared | None]:
     """log(1 - p(k)) of all words k, shape `(n_words,)`, which each training step looks up."""
     # Apple's GPUs have no float64.
     precise = torch.float32 if device.type == "mps" else torch.float64
     words = torch.arange(n_words, dtype=precise, device=device)
     logs = torch.log1p(-log_uniform(words, n_words))
-    return logs, Shared(logs)
+    return logs, shared(logs)
 
 
 def log_uniform(k: Tensor, n_words: int) -> Tensor:

@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.modules.char_cnn import CharCNN, set_initial_values
 from elmo_plugin.modules.lexicon import BOUNDARIES, CodePoints, WordList
-from elmo_plugin.ops.device import on_device
-from elmo_plugin.ops.linear import Linear
+from elmo_plugin.ops.linear import Linear, on_device
 from elmo_plugin.options import BiLMOptions, WordOptions
 from elmo_plugin.text.characters import (
     DEFAULT_MAX_CHARACTERS,

@@ -53,6 +53,15 @@ def is_on_cpu(x: Tensor) -> bool:
     return x.device.type == "cpu"
 
 
+def on_device(x: Tensor, device: torch.device) -> Tensor:
+    """
+    `x` on a device. It is copied to a GPU from pinned memory, or the CPU would wait for what the
+    GPU has to do before.
+    """
+    is_copied = device.type == "cuda" and x.device.type == "cpu"
+    return (x.pin_memory() if is_copied else x).to(device, non_blocking=is_copied)
+
+
 def matmul(x: Tensor, weight: Tensor) -> Tensor:
     """
     x W. x has the precision of the weight. `x`: shape `(n, k)`; `weight`: `(k, m)`. Returns shape

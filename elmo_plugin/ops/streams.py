@@ -7,33 +7,40 @@ import torch
 from torch import Tensor
 
 
-class Shared:
+def shared(*tensors: Any) -> "Shared | None":
     """
-    Tensors as the current CUDA stream leaves them, for threads that read them in other streams: a
-    lock orders only what the CPU does. `tensors` are on one device, in tuples, lists and the like,
-    which may have other objects too. Nothing is done on devices without CUDA streams.
+    Tensors as the current stream leaves them, for threads that read them in other streams, or
+    `None` on a device without CUDA streams. `tensors` are on one device, in tuples, lists and the
+    like, which may have other objects too.
     """
+    some = [x for x in _tensors_of(tensors) if _stream_of(x)]
+    return Shared(some) if some else None
 
-    def __init__(self, *tensors: Any) -> None:
-        self.tensors = [x for x in _tensors_of(tensors) if _stream_of(x)]
-        self.stream = self._current_stream()
-        self.event = self.stream and self.stream.record_event()
+
+class Shared:
+    """Tensors that streams read one after another: a lock orders only what the CPU does."""
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.tensors = tensors
+        self.record()
+
+    def record(self) -> None:
+        """Let other streams wait for what the current one has done until now."""
+        self.stream = _stream_of(self.tensors[0])
+        self.event = self.stream.record_event()
         self._keep()
 
     def wait(self) -> None:
         """Let the current stream wait for the one that the tensors were left by."""
-        stream = self._current_stream()
+        stream = _stream_of(self.tensors[0])
         if stream != self.stream:
             stream.wait_event(self.event)
             self._keep()
 
-    def _current_stream(self) -> Any:
-        return _stream_of(self.tensors[0]) if self.tensors else None
-
     def _keep(self) -> None:
         """Once the tensors are freed, keep their memory until the current stream has read it."""
         for x in self.tensors:
-            x.record_stream(self._current_stream())
+            x.record_stream(_stream_of(x))
 
 
 def _tensors_of(values: Iterable[Any]) -> Iterator[Tensor]:

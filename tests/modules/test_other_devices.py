@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from elmo_plugin import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.sampled_softmax import log_uniform_sample
-from elmo_plugin.ops.device import on_device
+from elmo_plugin.ops.linear import on_device
 from elmo_plugin.options import BiLMOptions
 from tests.conftest import BLOCKS
 
