@@ -36,9 +36,10 @@ logger = logging.getLogger(__name__)
 PART_SENTENCES = 4096
 
 FACTS = "facts.json"
-"""A file that says in words what the parts are of, for the error of a run of something else."""
-FINISHED = "finished"
-"""A file that is created just before the output, after which the parts are not needed."""
+"""
+A file that says in words what the parts are of, for the error of a run of something else. It is
+removed just before the output is in its place, after which the parts are not needed.
+"""
 RECORD = ".record"
 """Ending of the file that is written after a part: its checksum, rounding and carried state."""
 
@@ -104,7 +105,7 @@ def write_results(
             with_others = [{"from sentence": first} | settings for first, settings in runs]
             computed_with = json.dumps(with_others) if len(runs) > 1 else None
             writer.join((_checked(*part) for part in parts), temporary, given, computed_with)
-        (folder / FINISHED).touch()
+        (folder / FACTS).unlink(missing_ok=True)
         replace_output(folder / "joined", out)
         shutil.rmtree(folder, ignore_errors=True)  # another process may just have opened it
 
@@ -181,7 +182,7 @@ def check_no_results(out: str | os.PathLike) -> None:
     there if it was killed at its end, are removed.
     """
     folder = _folder_of(Path(os.path.realpath(out)))
-    if Path(out).exists() and (folder / FINISHED).exists():
+    if Path(out).exists() and not (folder / FACTS).exists():
         shutil.rmtree(folder, ignore_errors=True)
     check_is_new(out)
 
