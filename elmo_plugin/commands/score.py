@@ -1,8 +1,10 @@
-"""The command `score`: log probabilities of words, and accuracies on minimal pairs."""
+"""The command `score`: log probabilities of words, and accuracies on pairs and test suites."""
 
 import argparse
 from collections.abc import Iterable, Iterator
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from elmo_plugin.checks import InputError, fail
 from elmo_plugin.commands.arguments import (
@@ -21,6 +23,7 @@ from elmo_plugin.commands.threads import limit_threads
 from elmo_plugin.corpora.pairs import pair_accuracies, pair_scores
 from elmo_plugin.corpora.parts import PART_SENTENCES, write_results
 from elmo_plugin.corpora.score_table import column_names, score_columns, sentence_columns
+from elmo_plugin.corpora.suites import suite_accuracies, suite_scores
 from elmo_plugin.corpora.writers import Table, TextTable, encoded
 from elmo_plugin.elmo.documents import document_groups, documents_in
 from elmo_plugin.elmo.language_model import BASES, LanguageModel
@@ -33,7 +36,8 @@ from elmo_plugin.text.text_files import find_files
 
 DESCRIPTION = """
 Writes the log probability of each word of a text, one sentence per line, or of the column sentence
-of a table, .csv or .tsv; or the accuracy on minimal pairs as in BLiMP.
+of a table, .csv or .tsv; or the accuracy on minimal pairs as in BLiMP, or on test suites as in
+SyntaxGym.
 """
 
 AT_ONCE = 256
@@ -41,7 +45,7 @@ AT_ONCE = 256
 
 OF_A_TEXT = "documents", "entropy", "rank", "unknown_missing", "base", "shard"
 DEFAULTS = False, 2, (0, 1)
-"""Arguments that are not for pairs, and their values by default."""
+"""Arguments that are only for a text, and their values by default."""
 
 FLAGS = {
     "--each-pair": "with --pairs, write the scores of each pair, and not the accuracies",
@@ -64,9 +68,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead of a text: JSONL files with sentence_good and sentence_bad in each line",
     )
     parser.add_argument(
+        "--suites",
+        nargs="+",
+        metavar="FILE",
+        help="instead of a text: test suites in SyntaxGym's JSON",
+    )
+    parser.add_argument(
         "--output-file",
         help="the file to write, by default standard output; an interrupted run of a text can be "
-        "resumed with the same command",
+        "resumed with the same command; with --suites, where to write the surprisal of each "
+        "region, in addition to the accuracies on standard output",
     )
     parser.add_argument(
         "--format",
@@ -92,16 +103,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    if (args.text is None) == (args.pairs is None):
-        raise InputError("expected either a text or --pairs, found both or none")
-    if args.output_file is None:
+    kinds = {"a text": args.text, "--pairs": args.pairs, "--suites": args.suites}
+    given = [kind for kind, value in kinds.items() if value is not None]
+    if len(given) != 1:
+        raise InputError("expected one of a text, --pairs and --suites, found several or none")
+    if args.output_file is None or args.suites:
         check_standard_output()
-    else:
+    if args.output_file is not None:
         check_output_file("--output-file", args.output_file)
-    if args.pairs is not None:
-        _score_pairs(args)
+    _check_arguments(args, *given)
+    if args.text is None:
+        (_score_pairs if args.pairs else _score_suites)(args)
         return
-    _check_text_arguments(args)
     name, file = text_file("text", args.text)
     model = _load(args)
     rows = text_rows(text_lines(args, file, name), args.raw, shard=args.shard)
@@ -122,16 +135,28 @@ def run(args: argparse.Namespace) -> None:
         write_results(args.output_file, writer, compute, now, parts, facts, total=total)
 
 
-def _check_text_arguments(args: argparse.Namespace) -> None:
-    """Raise an `InputError` if arguments contradict one another, or are for pairs."""
-    check_shard(args)
-    if args.per_token or args.each_pair:
-        raise InputError("--per-token and --each-pair: expected --pairs with them, found a text")
-    if args.documents and (args.shard != (0, 1) or args.raw == RUNNING):
-        raise InputError(
-            "--documents: expected neither --shard, which would divide documents, nor "
-            "--running-text, where blank lines end paragraphs, found one of them"
-        )
+def _check_arguments(args: argparse.Namespace, kind: str) -> None:
+    """
+    Raise an `InputError` if arguments contradict one another, or are not for this kind: a text,
+    --pairs or --suites.
+    """
+    if kind != "--pairs" and (args.per_token or args.each_pair):
+        raise InputError(f"--per-token and --each-pair: expected --pairs with them, found {kind}")
+    if kind == "a text":
+        check_shard(args)
+        if args.documents and (args.shard != (0, 1) or args.raw == RUNNING):
+            raise InputError(
+                "--documents: expected neither --shard, which would divide documents, nor "
+                "--running-text, where blank lines end paragraphs, found one of them"
+            )
+        return
+    if args.initial_state == "carry":
+        fail("--initial-state", f"zero or warm with {kind}, which are no text", args.initial_state)
+    given = [key for key in OF_A_TEXT if getattr(args, key) not in DEFAULTS]
+    given += ["running_text"] * (args.raw == RUNNING)
+    if given:
+        options = ", ".join(f"--{key.replace('_', '-')}" for key in given)
+        raise InputError(f"{options}: expected a text with them, found {kind}")
 
 
 def _load(args: argparse.Namespace) -> LanguageModel:
@@ -144,22 +169,29 @@ def _load(args: argparse.Namespace) -> LanguageModel:
 
 
 def _score_pairs(args: argparse.Namespace) -> None:
-    if args.initial_state == "carry":
-        fail("--initial-state", "zero or warm with --pairs, which are no text", args.initial_state)
-    given = [key for key in OF_A_TEXT if getattr(args, key) not in DEFAULTS]
-    given += ["running_text"] * (args.raw == RUNNING)
-    if given:
-        options = ", ".join(f"--{key.replace('_', '-')}" for key in given)
-        raise InputError(f"{options}: expected a text with them, found --pairs")
-    pairs = [file for path in args.pairs for file in find_files(path)]
-    rows = pair_scores(_load(args), pairs, args.raw, args.per_token)
-    rows = rows if args.each_pair else pair_accuracies(rows)
+    rows = pair_scores(_load(args), _files(args.pairs), args.raw, args.per_token)
+    _write(args, rows if args.each_pair else pair_accuracies(rows), args.output_file)
+
+
+def _score_suites(args: argparse.Namespace) -> None:
+    rows = suite_scores(_load(args), _files(args.suites), args.raw)
+    if args.output_file is not None:
+        _write(args, rows, args.output_file)
+    _write(args, suite_accuracies(rows), None)
+
+
+def _files(paths: Iterable[str]) -> list[Path]:
+    return [file for path in paths for file in find_files(path)]
+
+
+def _write(args: argparse.Namespace, rows: list[dict[str, Any]], out: str | None) -> None:
+    """Write a table into a file, or to standard output."""
     writer = TextTable(args.format, list(rows[0]))
     text = writer.header + writer.text({name: [row[name] for row in rows] for name in rows[0]})
-    if args.output_file is None:
+    if out is None:
         print_text(text, end="")
     else:
-        with atomic_write(args.output_file) as temporary:
+        with atomic_write(out) as temporary:
             temporary.write_bytes(encoded(text))
 
 

@@ -1,6 +1,6 @@
 """
 What one does with a whole text: its vectors and scores in files, the uses of words and how they
-change, minimal pairs.
+change, minimal pairs, test suites.
 """
 
 from elmo_plugin.corpora.controls import control_words
@@ -15,6 +15,7 @@ from elmo_plugin.corpora.meanings import (
     vectors_of,
 )
 from elmo_plugin.corpora.score_table import read_scores, score_columns
+from elmo_plugin.corpora.suites import suite_accuracies, suite_scores
 from elmo_plugin.corpora.uses import read_uses
 from elmo_plugin.elmo.scores import regions
 
@@ -31,5 +32,7 @@ __all__ = [
     "read_uses",
     "regions",
     "score_columns",
+    "suite_accuracies",
+    "suite_scores",
     "vectors_of",
 ]

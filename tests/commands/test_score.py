@@ -16,7 +16,7 @@ from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.commands import score
 from elmo_plugin.commands.runner import run_program
-from elmo_plugin.corpora import pairs
+from elmo_plugin.corpora import pairs, suite_accuracies, suite_scores
 from elmo_plugin.corpora.score_table import read_scores
 from elmo_plugin.corpora.writers import TextTable
 from tests.conftest import ROOT, allennlp, python, threads, without
@@ -401,21 +401,27 @@ def test_errors(
 ) -> None:
     """By definition: one line that names the argument, the file or the line, and no output."""
     model, out = ["--archive-file", bilm_archive], tmp_path / "out"
-    assert "expected either a text or --pairs, found both or none" in run(*model)
-    assert "expected either a text or --pairs" in run(text, "--pairs", text, *model)
+    assert "expected one of a text, --pairs and --suites, found several or none" in run(*model)
+    for several in (["--pairs", text], ["--suites", text]):
+        assert "expected one of a text, --pairs and --suites" in run(text, *several, *model)
+    assert "expected one of" in run("--pairs", text, "--suites", text, *model)
     assert "expected to write a new file" in run(text, *model, "--output-file", tmp_path)
     assert "--output-file: " in run(text, *model, "--output-file", tmp_path / "no" / "out")
     assert "expected one of --pretrained, --archive-file" in run(text)
-    carry = run("--pairs", text, *model, "--initial-state", "carry")
-    assert "--initial-state: expected zero or warm with --pairs" in carry
-    for option in (
-        *(["--entropy"], ["--base", "e"], ["--shard", "1/2"], ["--documents"], ["--rank"]),
-        *(["--unknown-missing"], ["--running-text"]),
-    ):
-        message = f"{option[0]}: expected a text with them, found --pairs"
-        assert message in run("--pairs", text, *model, *option)
+    for kind in ("--pairs", "--suites"):
+        carry = run(kind, text, *model, "--initial-state", "carry")
+        assert f"--initial-state: expected zero or warm with {kind}" in carry
+        for option in (
+            *(["--entropy"], ["--base", "e"], ["--shard", "1/2"], ["--documents"], ["--rank"]),
+            *(["--unknown-missing"], ["--running-text"]),
+        ):
+            message = f"{option[0]}: expected a text with them, found {kind}"
+            assert message in run(kind, text, *model, *option)
     for option in ("--per-token", "--each-pair"):
         assert "expected --pairs with them, found a text" in run(text, *model, option)
+        suites = run("--suites", text, *model, option)
+        assert "expected --pairs with them, found --suites" in suites
+    assert "expected a suite of SyntaxGym in JSON" in run("--suites", text, *model)
     for option in (["--shard", "1/2"], ["--running-text"]):
         message = run(text, *model, "--documents", *option)
         assert "--documents: expected neither --shard, which would divide documents" in message
@@ -522,6 +528,41 @@ def test_each_pair(
     assert accuracies["forward"] == pytest.approx(100 * better.mean())
     jsonl = printed(capsys, *arguments, "--each-pair", "--format", "jsonl").splitlines()
     assert [json.loads(line)["forward_good"] for line in jsonl] == table["forward_good"].tolist()
+
+
+def test_suites(bilm_archive: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Expected: the tables of the functions, in both formats; the items are written in addition to
+    the accuracies, and only with --output-file."""
+    sentences = {"a": ["the dog", "threw", ""], "b": ["the", "stick threw", "."]}
+    for name, formulas in (("one", ["(1;%a%) > (1;%b%)", "1 > 0"]), ("two", ["(2;%a%) = 0"])):
+        conditions = [
+            {
+                "condition_name": condition,
+                "regions": [{"region_number": k, "content": x} for k, x in enumerate(regions)],
+            }
+            for condition, regions in sentences.items()
+        ]
+        suite = {
+            "meta": {"name": name, "metric": "sum"},
+            "predictions": [{"type": "formula", "formula": x} for x in formulas],
+            "items": [{"item_number": 7, "conditions": conditions}],
+        }
+        (tmp_path / f"{name}.json").write_text(json.dumps(suite))
+    arguments = ["--suites", tmp_path / "*.json", "--archive-file", bilm_archive]
+    files = sorted(tmp_path.glob("*.json"))
+    rows = suite_scores(LanguageModel.from_archive(bilm_archive), files)
+    for kind in ("csv", "jsonl"):
+        text = printed(capsys, *arguments, "--format", kind)
+        out = tmp_path / f"items.{kind}"
+        assert printed(capsys, *arguments, "--format", kind, "--output-file", out) == text
+        for expected, found in ((rows, out.read_text()), (suite_accuracies(rows), text)):
+            writer = TextTable(kind, list(expected[0]))
+            columns = {key: [row[key] for row in expected] for key in expected[0]}
+            assert found == writer.header + writer.text(columns)
+    header, first, *_ = (tmp_path / "items.csv").read_text().splitlines()
+    assert header.startswith("suite,item,condition,sentence,unknown,correct,formula_1,formula_2,")
+    assert header.endswith("region_0,region_1,region_2")
+    assert first.startswith("one,7,a,the dog threw,0,")
 
 
 def test_means_of_several_sentences(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
