@@ -32,11 +32,13 @@ BASELINE = "No task model has pretrained word vectors, with or without ELMo."
 ORDER = (
     "Results",
     "Minimal pairs (BLiMP)",
+    "Test suites (SyntaxGym)",
     "Reading times",
     "Table 1: with and without ELMo",
     "Other biLMs",
     "What the numbers say",
     "BLiMP by phenomenon",
+    "SyntaxGym by suite",
     "The data, and the paper's results",
     "Table 2: layers",
     "Table 3: places",

@@ -21,6 +21,8 @@ from experiments.rows import append_row, read_rows
 from tests.conftest import ROOT
 from tests.pictures import illegible
 
+PICTURES = "gains", "figure1", "blimp", "syntaxgym", "reading_times"
+
 PAPER = ROOT / "experiments" / "grid" / "paper.jsonnet"
 RESULTS = ROOT / "experiments" / "results"
 
@@ -490,7 +492,7 @@ def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(Figure, "savefig", record)
     rows = RESULTS / "rows.jsonl"
     write_page(PAPER, rows, RESULTS / "text.md", tmp_path / "results.md")
-    pictures = [f"results/{name}.svg" for name in ("gains", "figure1", "blimp", "reading_times")]
+    pictures = [f"results/{name}.svg" for name in PICTURES]
     for name in ("results.md", *pictures):
         assert (tmp_path / name).read_bytes() == (ROOT / "docs" / name).read_bytes(), (
             f"docs/{name} is out of date: run `python -m experiments.report`"
