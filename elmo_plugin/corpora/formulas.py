@@ -73,7 +73,7 @@ def _number(tree: ast.AST, values: Sequence[float]) -> float:
             return ARITHMETIC[type(operator)](_number(left, values), _number(right, values))
         case ast.UnaryOp(ast.USub(), operand):
             return -_number(operand, values)
-        case ast.Constant(value):
+        case ast.Constant(int() | float() as value):
             return float(value)
         case ast.Name(name):
             return values[int(name[1:])]

@@ -84,7 +84,8 @@ def read_suite(file: str | PathLike) -> Suite:
 
 def _sentence(condition: Any, name: str) -> tuple[str, Spans]:
     """The regions of a condition with single spaces between them, and their places."""
-    sentence, spans = "", {}
+    sentence = ""
+    spans: Spans = {}
     for k, region in enumerate(_get(condition, "regions", list, name), start=1):
         number = _get(region, "region_number", int, f"{name}: regions: object {k}")
         content = " ".join(_get(region, "content", str, f"{name}: region {number}").split())
