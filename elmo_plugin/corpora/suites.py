@@ -18,7 +18,7 @@ from elmo_plugin.checks import InputError, check_choice, check_flag, fail
 from elmo_plugin.corpora.formulas import Formula, parse_formula
 from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.elmo.scores import SentenceScores
-from elmo_plugin.formats.small_files import read_json
+from elmo_plugin.formats.json_and_text import read_json
 from elmo_plugin.text.advice import advised
 from elmo_plugin.text.raw_text import split_text
 from elmo_plugin.text.sentence import Row, Sentence
