@@ -37,6 +37,7 @@ from matplotlib.figure import Figure
 
 from elmo_plugin import LanguageModel
 from experiments import new_parser, run
+from experiments.intervals import Interval, resampled
 from experiments.markdown import table
 from experiments.report.pictures import COLORS, save
 from experiments.rows import RESULTS, Row, known_rows, named_archive, result_row, save_rows
@@ -47,7 +48,6 @@ PENALTY = 0.4
 ALL, KNOWN = "all", "known"
 NONE, TRIGRAMS, GPT3 = "none", "Google trigrams", "GPT-3"
 CONTEXTS = ("sentence", "story")
-SAMPLES, SEED = 10_000, 0
 
 
 class Words(NamedTuple):
@@ -234,28 +234,23 @@ def time_rows(file: Path, models: Sequence[tuple[str, LanguageModel]]) -> list[R
     return rows
 
 
-class Interval(NamedTuple):
-    """A mean in thousandths of nats, and its 95 % interval by resampling the stories."""
-
-    mean: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
-
-
 def held_out(row: Row, other: Row | None = None) -> Interval:
-    """The gain of held-out stories, or how much it is above that of another row of these words."""
+    """
+    The gain of held-out stories in thousandths of nats, or how much it is above that of another row
+    of these words. The interval comes from resampling the stories.
+    """
     stories = row["metrics"]["stories"]
     n = np.array([story["words"] for story in stories.values()])
     gains = np.array([story["gain"] for story in stories.values()])
     if other is not None:
         gains -= [other["metrics"]["stories"][name]["gain"] for name in stories]
-    samples = np.random.default_rng(SEED).integers(len(n), size=(SAMPLES, len(n)))
-    means = (n * gains)[samples].sum(axis=1) / n[samples].sum(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return Interval(*(1000 * float(x) for x in ((n * gains).sum() / n.sum(), low, high)))
+    gains = 1000 * n * gains
+    return resampled(lambda own: gains[own].sum(axis=-1) / n[own].sum(axis=-1), len(n))
+
+
+def gain_text(row: Row, other: Row | None = None) -> str:
+    """`held_out` as text."""
+    return held_out(row, other).text("+.1f")
 
 
 def label(row: Row) -> str:
@@ -278,10 +273,10 @@ def times_table(rows: Sequence[Row]) -> str:
         for row in of_words:
             metrics, is_none = row["metrics"], row is peers[NONE]
             cells = [f"{metrics['r2']:.4f}", f"{1000 * metrics['gain']:.1f}"]
-            cells.append("" if is_none else str(held_out(row)))
+            cells.append("" if is_none else gain_text(row))
             for peer in (TRIGRAMS, GPT3):
                 has_difference = row["bilm"] is not None
-                cells.append(str(held_out(row, peers[peer])) if has_difference else "")
+                cells.append(gain_text(row, peers[peer]) if has_difference else "")
             lines.append([label(row), *cells])
         heads = [f"{title(name)}: {of_words[0]['metrics']['words']:,}; surprisal by", "R²", "gain"]
         heads += ["held out", f"above {TRIGRAMS}", f"above {GPT3}"]
@@ -326,7 +321,7 @@ def described(rows: Sequence[Row]) -> str:
     """The gains that the picture shows, as words."""
     return "; ".join(
         f"{title(words)}: "
-        + ", ".join(f"{label} {held_out(row)}" for label, row in drawn(of_words).items())
+        + ", ".join(f"{label} {gain_text(row)}" for label, row in drawn(of_words).items())
         for words, of_words in by_words(rows).items()
     )
 
@@ -342,8 +337,8 @@ def picture(rows: Sequence[Row]) -> Figure:
         gains = [held_out(row) for row in shown.values()]
         bars = panel.barh(
             list(shown),
-            [gain.mean for gain in gains],
-            xerr=np.array([(gain.mean - gain.low, gain.high - gain.mean) for gain in gains]).T,
+            [gain.value for gain in gains],
+            xerr=np.array([(gain.value - gain.low, gain.high - gain.value) for gain in gains]).T,
             color=[COLORS[2 if row["bilm"] else 0] for row in shown.values()],
             capsize=3,
         )

@@ -28,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 from elmo_plugin import Elmo
 from experiments import new_parser, run
+from experiments.intervals import wilson
 from experiments.markdown import table
 from experiments.rows import RESULTS, Row, named_archive, result_row, save_rows
 from experiments.transformer import Transformer, load_vectors, names_of_layers
@@ -139,22 +140,14 @@ def wic_rows(name: str, archive_file: str, folder: Path) -> tuple[list[Row], lis
     return rows, tests
 
 
-def interval(row: Row) -> tuple[float, float]:
-    """The 95 % interval of an accuracy in percent (Wilson 1927)."""
-    n, p, z = row["metrics"]["pairs"], row["metrics"]["accuracy"] / 100, 1.96
-    center = (p + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    return 100 * float(center - half), 100 * float(center + half)
-
-
 def wic_table(rows: Sequence[Row]) -> str:
     """A line for each model and layer, and the accuracy of both classifiers."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
-        low, high = interval(row)
+        metrics = row["metrics"]
+        n_right = metrics["accuracy"] / 100 * metrics["pairs"]
         own = lines.setdefault((row["bilm"], row["settings"]["layer"]), {})
-        text = f"{row['metrics']['accuracy']:.1f} ({low:.1f} to {high:.1f})"
-        own[row["settings"]["classifier"]] = text
+        own[row["settings"]["classifier"]] = wilson(n_right, metrics["pairs"]).text()
     heads = ["vectors", "layer", THRESHOLD, REGRESSION]
     cells = [[f"`{bilm}`", layer, *found.values()] for (bilm, layer), found in lines.items()]
     return table(heads, cells)

@@ -135,7 +135,7 @@ def test_intervals() -> None:
     a, b = made_up(gains.tolist()), made_up((gains - 0.003).tolist())
     found = held_out(a)
     half = 1.96 * 1000 * gains.std() / np.sqrt(10)
-    assert found.mean == pytest.approx(1000 * np.average(gains, weights=range(100, 110)))
+    assert found.value == pytest.approx(1000 * np.average(gains, weights=range(100, 110)))
     assert found.high - found.low == pytest.approx(2 * half, rel=0.1)
     assert held_out(a, b) == pytest.approx((3, 3, 3))
 
