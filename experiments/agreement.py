@@ -143,17 +143,22 @@ def _of_sources(right: np.ndarray, n: np.ndarray) -> Interval:
     return resampled(lambda own: 100 * right[own].sum(-1) / n[own].sum(-1), len(n))
 
 
+def _with(key: str, value: object) -> Part:
+    return lambda x: bool(x[key] == value)
+
+
 def label(row: Row) -> str:
     return f"`{row['bilm']}`" if row["bilm"] else row["settings"]["model"]
 
 
 def shares_table(rows: Sequence[Row]) -> str:
     """A line for each model, with its shares and how far they are above the published ones."""
-    published, *others = rows
+    published = next(row for row in rows if row["bilm"] is None)
+    others = [row for row in rows if row is not published]
     n = {kind: counts(published, kind, "sentences", bool).sum() for kind in KINDS}
     heads = ["right, %", *(f"{n[kind]} {kind} sentences" for kind in KINDS)]
     heads += [f"{kind}: above the LSTM" for kind in KINDS]
-    lines = [[label(row), *(share(row, kind) for kind in KINDS)] for row in rows]
+    lines = [[label(row), *(share(row, kind) for kind in KINDS)] for row in (published, *others)]
     lines[0] += [""] * len(KINDS)
     for line, row in zip(lines[1:], others):
         line += [difference(row, published, kind) for kind in KINDS]
@@ -165,9 +170,9 @@ def parts_table(rows: Sequence[Row]) -> str:
     sources = rows[0]["metrics"]["sources"].values()
     parts: dict[str, Part] = {}
     for name in dict.fromkeys(x["construction"] for x in sources):
-        parts[name] = lambda x, name=name: x["construction"] == name
+        parts[name] = _with("construction", name)
     for n in sorted({x["attractors"] for x in sources}):
-        parts[f"attractors: {n}"] = lambda x, n=n: x["attractors"] == n
+        parts[f"attractors: {n}"] = _with("attractors", n)
     lines = []
     for name, part in parts.items():
         for kind in KINDS:

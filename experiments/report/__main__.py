@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from elmo_plugin.files.atomic_write import atomic_write
-from experiments import blimp, new_parser, reading_times, run, syntaxgym
+from experiments import agreement, blimp, dwug, new_parser, reading_times, run, syntaxgym
 from experiments import report as package
 from experiments.grid.cells import read_grid
 from experiments.report.analyses import analysis_sections
@@ -20,6 +20,8 @@ def write_page(grid: Path, rows: Path, text: Path | None, out: Path) -> None:
     sections = grid_sections(results, pictures) | analysis_sections(rows.parent)
     for analysis in (blimp, syntaxgym, reading_times):
         sections |= analysis.sections(rows.parent, pictures)
+    for without_picture in (agreement, dwug):
+        sections |= without_picture.sections(rows.parent)
     content = page(sections, read_text(text) if text else {}, results)
     with atomic_write(out) as temporary:
         temporary.write_text(content, "utf-8")

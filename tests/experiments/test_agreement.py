@@ -21,7 +21,7 @@ SENTENCES = [
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Five sentences of two original ones, with the wrong form of each first. `xyzzies` is unknown."""
+    """Five sentences of two original ones, the wrong form of each first. `xyzzies` is unknown."""
     lines = [HEAD.replace(" ", "\t")]
     for pattern, number, sentence, kind, prefix, attractors, right, wrong in SENTENCES:
         quoted = '"' + prefix.replace('"', '""') + '"' if '"' in prefix else prefix
@@ -102,8 +102,8 @@ def test_intervals() -> None:
 
 def test_sections(tmp_path: Path) -> None:
     """By hand: counts of two original sentences. Wilson's interval of 1 of 2 is 9.5 to 90.5. The
-    nonsense sentences of one original sentence have no interval."""
-    rows = [made_up(None, [(1, 9), (0, 0)]), made_up("tiny", [(1, 9), (1, 9)])]
+    nonsense sentences of one original sentence have no interval. The published row is the first."""
+    rows = [made_up("tiny", [(1, 9), (1, 9)]), made_up(None, [(1, 9), (0, 0)])]
     save_rows(tmp_path / agreement.FILE.name, rows)
     found = agreement.sections(tmp_path)
     assert "| 2 original sentences | 18 nonsense sentences |" in found["Agreement"]
@@ -113,7 +113,7 @@ def test_sections(tmp_path: Path) -> None:
     )
     parts = found["Agreement by construction"]
     assert "| a | nonsense | 9 | 100.0 | 100.0 |" in parts
-    assert "| attractors: 0 | nonsense | 9 | 0.0 | 100.0 |" in parts
+    assert "| attractors: 0 | nonsense | 9 | 100.0 | 0.0 |" in parts
     assert agreement.sections(tmp_path / "none") == {}
 
 

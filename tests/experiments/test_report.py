@@ -11,7 +11,7 @@ import scipy.special
 from matplotlib.figure import Figure
 
 from elmo_plugin.checks import InputError
-from experiments import blimp, probe, wic
+from experiments import agreement, blimp, dwug, probe, wic
 from experiments.grid.cells import Cell, Grid, read_grid
 from experiments.report import __main__ as report
 from experiments.report.__main__ import write_page
@@ -501,18 +501,21 @@ def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_readme_has_the_figures_of_the_rows() -> None:
-    """Expected: the means of the committed rows of BLiMP."""
+    """Expected: the means of the committed rows of BLiMP, and the headline of change of meaning."""
     rows = blimp.by_bilm(read_rows(blimp.FILE))
     small, medium = (
         blimp.phenomena(rows[name])[blimp.ALL]["forward"] for name in ("small", "medium")
     )
     text = (ROOT / "README.md").read_text("utf-8")
     assert f"BLiMP, from left to right | {small:.1f} % | {medium:.1f} % |" in text
+    tops = [dwug.last_lstm(read_rows(dwug.FILE), name) for name in ("small", "medium")]
+    change = " and ".join(f"{dwug.correlation(row, 'apd').value:.2f}" for row in tops if row)
+    assert f"annotators' by {change}." in re.sub(r"\s+", " ", text)
 
 
 def test_the_cards_and_pages_have_the_figures_of_the_rows() -> None:
-    """Expected: the committed rows of the POS probe and of WiC, and the gains in the tables that
-    the page has of the rows of the tasks."""
+    """Expected: the committed rows of the POS probe, WiC and agreement, and the gains in the
+    tables that the page has of the rows of the tasks."""
     pos = {}
     for row in read_rows(probe.FILE):
         pos.setdefault(row["bilm"], []).append(f"{row['metrics']['accuracy']:.1f}")
@@ -540,5 +543,10 @@ def test_the_cards_and_pages_have_the_figures_of_the_rows() -> None:
             )
         )
         shares[task] = f"{100 * untrained / gain:.0f} %"
+    own = {row["bilm"]: row for row in read_rows(agreement.FILE)}
+    for card, name in zip(cards, ("small", "medium")):
+        share = agreement.share(own[name], agreement.NONSENSE).split(" ")[0]
+        written = re.sub(r"\s+", " ", card.read_text("utf-8"))
+        assert f"is more probable in {share} % of the nonsense sentences" in written
     text = re.sub(r"\s+", " ", page)
     assert "gives {} of its gain on NER, {} on SRL, {} on POS".format(*shares.values()) in text
