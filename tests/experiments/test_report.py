@@ -514,8 +514,8 @@ def test_the_readme_has_the_figures_of_the_rows() -> None:
 
 
 def test_the_cards_and_pages_have_the_figures_of_the_rows() -> None:
-    """Expected: the committed rows of the POS probe, WiC and agreement, and the gains in the
-    tables that the page has of the rows of the tasks."""
+    """Expected: the committed rows of the POS probe, WiC and agreement, the means in the page's
+    table of test suites, and the gains in the tables that it has of the rows of the tasks."""
     pos = {}
     for row in read_rows(probe.FILE):
         pos.setdefault(row["bilm"], []).append(f"{row['metrics']['accuracy']:.1f}")
@@ -533,6 +533,13 @@ def test_the_cards_and_pages_have_the_figures_of_the_rows() -> None:
     assert f"best layers are right on {low:.0f} to {high:.0f} % of the pairs" in choose
 
     page = (ROOT / "docs" / "results.md").read_text("utf-8")
+    suites = page.partition("## Test suites (SyntaxGym)")[2]
+    means = dict(re.findall(r"^\| (`?[\w-]+`?) \| ([\d.]+) \(", suites, re.MULTILINE)[:9])
+    assert f"`medium` ({means['`medium`']} %) is better" in choose
+    assert f"(at most {means['RNNG']} %), and worse than GPT-2 ({means['GPT-2']} %)" in choose
+    for card, name in zip(cards, ("`small`", "`medium`")):
+        words = re.sub(r"\s+", " ", card.read_text("utf-8"))
+        assert f"mean accuracy is {means[name]} %" in words
     shares = {}
     for task in ("NER", "SRL", "POS tagging"):
         gain, untrained = (
