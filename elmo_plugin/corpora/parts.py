@@ -38,7 +38,7 @@ PART_SENTENCES = 4096
 FACTS = "facts.json"
 """
 A file that says in words what the parts are of, for the error of a run of something else. It is
-removed just before the output is in its place, after which the parts are not needed.
+the first that is removed once the output is in its place, after which the parts are not needed.
 """
 RECORD = ".record"
 """Ending of the file that is written after a part: its checksum, rounding and carried state."""
@@ -105,8 +105,8 @@ def write_results(
             with_others = [{"from sentence": first} | settings for first, settings in runs]
             computed_with = json.dumps(with_others) if len(runs) > 1 else None
             writer.join((_checked(*part) for part in parts), temporary, given, computed_with)
-        (folder / FACTS).unlink(missing_ok=True)
         replace_output(folder / "joined", out)
+        (folder / FACTS).unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)  # another process may just have opened it
 
 
