@@ -39,7 +39,7 @@ FILE = RESULTS / "dwug.jsonl"
 PERIODS = 1, 2
 MEASURES = "apd", "prt"
 PAIR_SAMPLES = 1_000
-"""Resamples of the words for the pairs of all words, which are ranked anew in each."""
+"""Resamples of the words for the pairs of all words, which are ranked again in each sample."""
 DIGITS = 6
 """To which cosines of pairs and numbers of words are rounded."""
 

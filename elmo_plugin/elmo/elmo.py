@@ -300,7 +300,7 @@ class Elmo(BiLMLayers):
             )
         outer = tokens.shape[:-2]
         limit = self.bilm.token_encoder.word_limit
-        if not torch.compiler.is_exporting():  # a program has no number of tokens
+        if not torch.compiler.is_exporting():  # an exported program warns of nothing
             tokens = tokens.cpu()  # the only time that the CPU waits for a GPU
             words = long_words(tokens, limit)
             OF_PROCESS.of_cut_words(words, int(tokens[..., 0].count_nonzero()), limit)

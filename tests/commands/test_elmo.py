@@ -375,7 +375,8 @@ def test_an_interrupted_dump_of_a_text_that_is_corrected(text, tmp_path, options
         run(text, tmp_path / "whole", "--all", *options)
         assert same(read(out), read(tmp_path / "whole"))
         assert {file.name for file in tmp_path.iterdir()} == {"text.txt", "whole", "out"}
-        out.unlink(), (tmp_path / "whole").unlink()
+        out.unlink()
+        (tmp_path / "whole").unlink()
 
 
 @pytest.mark.parametrize("initial_state", ["warm", "carry"])
