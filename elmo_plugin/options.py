@@ -47,7 +47,24 @@ def _set_count(block: Any, name: str, **limits: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMOptions:
-    """The block `lstm`; see `BiLSTM`. A clip of 0 disables clipping, as in AllenNLP."""
+    """
+    The block `lstm`; see `BiLSTM`.
+
+    # Parameters
+
+    dim : `int`
+        Number of memory cells of a layer in each direction.
+    projection_dim : `int`
+        P, the size of a layer's output in each direction, and of a word's vector.
+    n_layers : `int`, optional (default = `1`)
+        L, the number of layers.
+    cell_clip : `float`, optional
+        Bound of the memory cells. By default, and with 0, there is none, as in AllenNLP.
+    proj_clip : `float`, optional
+        The same for the projected outputs.
+    use_skip_connections : `bool`, optional (default = `False`)
+        Whether to add the input of each layer but the first to its output.
+    """
 
     dim: int
     projection_dim: int
@@ -79,10 +96,26 @@ class CharEmbeddingOptions:
 @dataclass(frozen=True, kw_only=True)
 class CharCNNOptions:
     """
-    The block `char_cnn`; see `CharCNN`. `max_characters_per_token` counts the two marks of a word.
-    `n_characters` differs between options files for training and for inference; both are accepted.
-    `n_code_points`: the size of the lexicon if the characters are code points and not bytes, as in
-    ELMoForManyLangs.
+    The block `char_cnn`; see `CharCNN`.
+
+    # Parameters
+
+    embedding : `Dict[str, int]`
+        `dim`, the size of a character's vector.
+    filters : `List[List[int]]`
+        `[width, number]` of the convolutions of each width.
+    n_highway : `int`, optional (default = `0`)
+        Number of highway layers.
+    activation : `str`, optional (default = `"relu"`)
+        `"relu"` or `"tanh"`, after the maximum over a word.
+    max_characters_per_token : `int`, optional (default = `50`)
+        C, the number of bytes of a word in UTF-8 with the marks of its start and end, to which
+        longer words are cut.
+    n_code_points : `int`, optional
+        Size of the lexicon if characters are code points and not bytes, as in ELMoForManyLangs.
+    n_characters : `int`, optional
+        Number of character ids, 261 or 262, which differs between bilm-tf's options files for
+        training and for inference. Both are accepted.
     """
 
     embedding: CharEmbeddingOptions
@@ -133,9 +166,15 @@ class CharCNNOptions:
 @dataclass(frozen=True, kw_only=True)
 class WordOptions:
     """
-    The block `words`, a table of words; see `WordTable`. `dim`: the size of a word's row. `tied`:
-    whether it is also the weight of the softmax. `n_words` and `n_bytes`, the number of words and
-    their size as text, are those of the vocabulary; a config does not have them.
+    The block `words`, a table of words; see `WordTable`. `n_words` and `n_bytes`, the number of
+    words and their size as text, are the vocabulary's; a config does not have them.
+
+    # Parameters
+
+    dim : `int`
+        Size of a word's row.
+    tied : `bool`, optional (default = `False`)
+        Whether the table is also the weight of the softmax.
     """
 
     dim: int

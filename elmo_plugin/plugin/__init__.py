@@ -1,5 +1,5 @@
 """
-ELMo for AllenNLP. Importing this package registers the names in docs/registered.md: models, data
+ELMo for AllenNLP. Importing this package registers the names in docs/reference.md: models, data
 and training of language models, ELMo for tasks, commands, and the addresses `docs://train`,
 `docs://heldout`, `task://CONFIG#KEY` and `pretrained://NAME`.
 """

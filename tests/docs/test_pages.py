@@ -31,7 +31,7 @@ from tests.docs.pages import (
     sections,
     subsections,
 )
-from tests.docs.test_registered import registered
+from tests.docs.test_reference import registered
 
 COMMAND = re.compile(r"(allennlp|python -m elmo_plugin) ([a-z-]+)( [^\n`]+)")
 """A program, its command, and the arguments."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from docs.site import stage
-from tests.docs.test_registered import STABLE
+from tests.docs.test_reference import STABLE
 
 
 def test_a_link_to_a_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import re
 from argparse import ArgumentParser
 
@@ -9,6 +10,8 @@ from allennlp.commands import Subcommand
 from allennlp.common import Registrable
 
 import elmo_plugin.plugin  # noqa: F401
+from docs.site import reference
+from elmo_plugin import Elmo
 from tests.docs.pages import ALL_BLOCKS, ROOT
 
 KINDS = {"Subcommand": "command"}
@@ -32,43 +35,27 @@ def registered() -> set[tuple[str, str]]:
     }
 
 
-def test_registered_names_are_on_their_page() -> None:
-    """The expected names and kinds are those of AllenNLP's registry."""
-    found = {
-        (kind, name)
-        for names, kinds in rows("registered.md", "Registered names")
-        for name in re.findall("`([^`]+)`", re.sub(r"\([^)]*\)", "", names))
-        for kind in kinds.split(", ")
-        if "address" not in kind
-    }
-    assert found == registered()
+def test_the_reference_is_that_of_the_code() -> None:
+    """docs/reference.md is what the docstrings and the parsers make of it."""
+    stored = reference.PAGE.read_text("utf-8")
+    assert reference.page() == stored, "out of date: run `python -m docs.site.reference`"
 
 
-def test_commands_are_on_their_page() -> None:
-    """The expected commands are those of AllenNLP's registry."""
-    found = {cells[0].strip("`").split()[0] for cells in rows("registered.md", "Commands")}
-    assert found == {name for kind, name in registered() if kind == "command"}
-
-
-def test_the_arguments_of_commands_are_on_their_page() -> None:
-    """The expected names are those that each registered command's parser knows."""
-    pages = {
-        cells[0].strip("`"): cells[1] for cells in rows("stability.md", "Arguments of the commands")
-    }
+def test_the_reference_has_each_name_with_its_arguments() -> None:
+    """The expected names are those of AllenNLP's registry and of the parsers and signatures."""
+    text = reference.PAGE.read_text("utf-8")
     parsers = ArgumentParser().add_subparsers()
     for kind, name in registered():
+        heading = f"### `{name}`" + ("" if kind == "command" else f", {kind}") + "\n"
+        section = re.split(r"^##", text.partition(heading)[2], flags=re.MULTILINE)[0]
+        assert section, heading
         if kind == "command":
             parser = Subcommand.by_name(name)().add_subparser(parsers)
-            actions = [
-                action for action in parser._actions if "--help" not in action.option_strings
-            ]
-            expected = [
-                x
-                for action in actions
-                for x in action.option_strings or [action.metavar or action.dest]
-            ]
-            assert re.findall("`([^`]+)`", pages.pop(name)) == expected
-    assert not pages
+            for action in parser._actions:
+                for x in action.option_strings or [action.metavar or action.dest]:
+                    assert f"`{x}" in section or x in ("-h", "--help"), (name, x)
+    for key in inspect.signature(Elmo).parameters.keys() - {"bilm", "keep_sentence_boundaries"}:
+        assert f"\n| `{key}` |" in text, key
 
 
 STABLE = {
