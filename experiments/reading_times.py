@@ -290,16 +290,18 @@ def title(words: str) -> str:
 
 def sections(folder: Path, pictures: Path) -> dict[str, str]:
     """
-    The section of the results page by its title, if the folder of rows has those of reading times.
-    The picture is written into the other folder.
+    The sections of the results page by title, if the folder of rows has those of reading times. The
+    picture is written into the other folder.
     """
     rows = known_rows(folder / FILE.name)
     if not rows:
         return {}
     about = "What surprisal adds to the fit of reading times"
     save(picture(rows), pictures / "reading_times.svg", about, described(rows))
-    shown = f"![{about}](results/reading_times.svg)"
-    return {"Reading times": f"{shown}\n\n{times_table(rows)}"}
+    return {
+        "Reading times": f"![{about}](results/reading_times.svg)",
+        "Reading times by surprisal": times_table(rows),
+    }
 
 
 def drawn(rows: Sequence[Row]) -> dict[str, Row]:

@@ -151,8 +151,8 @@ def sections(folder: Path, pictures: Path) -> dict[str, str]:
     parts.append(models_table(found, order, chosen, accuracies(rows, "right")))
     by_circuit = circuits_table(rows, found, order)
     return {
-        "Test suites (SyntaxGym)": "\n\n".join([*parts, by_circuit]),
-        "SyntaxGym by suite": suites_table(rows, found, order),
+        "Test suites (SyntaxGym)": "\n\n".join(parts),
+        "SyntaxGym by circuit and suite": f"{by_circuit}\n\n{suites_table(rows, found, order)}",
     }
 
 

@@ -39,7 +39,7 @@ REGISTERS = ("train", "evaluate", "predict")
 """AllenNLP's commands that use registered names."""
 CHECKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", NOTEBOOK]
 CHECKED += [ROOT / name for name in ("benchmarks/README.md", "experiments/README.md")]
-CHECKED += [ROOT / "experiments" / "models.md"]
+CHECKED += [ROOT / "experiments" / name for name in ("details.md", "models.md")]
 CHECKED += [*ROOT.glob("elmo_plugin/pretrained/*/*.md"), *ROOT.glob("models/*/*/*.md")]
 POINTING = [file for file in SOURCES if any(links(file))]
 """The sources that name pages."""
@@ -116,9 +116,9 @@ def test_contributing_lists_the_targets_of_the_makefile() -> None:
 
 
 def test_the_commands_of_the_analyses_make_their_rows() -> None:
-    """The section that the results page names for the commands of tables 4 to 6 has the file and
-    each model of the stored rows of these tables."""
-    page = ROOT / "docs" / "results.md"
+    """The section that the details of the results name for the commands of tables 4 to 6 has the
+    file and each model of the stored rows of these tables."""
+    page = ROOT / "experiments" / "details.md"
     text = re.sub(r"\s+", " ", page.read_text("utf-8"))
     (link,) = re.findall(r"\]\(([^)]+)\) has the commands for tables 4 to 6", text)
     name, anchor = link.split("#")

@@ -479,8 +479,8 @@ def test_rows_that_do_not_exist(tmp_path: Path) -> None:
 
 def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    docs/results.md is what the report makes of the committed rows. In its pictures, no text is cut
-    off or overlaps another.
+    docs/results.md and experiments/details.md are what the report makes of the committed rows. In
+    their pictures, no text is cut off or overlaps another.
     """
     figures: list[Figure] = []
     save = Figure.savefig
@@ -491,11 +491,14 @@ def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Figure, "savefig", record)
     rows = RESULTS / "rows.jsonl"
-    write_page(PAPER, rows, RESULTS / "text.md", tmp_path / "results.md")
-    pictures = [f"results/{name}.svg" for name in PICTURES]
-    for name in ("results.md", *pictures):
-        assert (tmp_path / name).read_bytes() == (ROOT / "docs" / name).read_bytes(), (
-            f"docs/{name} is out of date: run `python -m experiments.report`"
+    details = tmp_path / "experiments" / "details.md"
+    for file in (tmp_path / "docs" / "results.md", details):
+        file.parent.mkdir()
+    write_page(PAPER, rows, RESULTS / "text.md", tmp_path / "docs" / "results.md", details)
+    pictures = [f"docs/results/{name}.svg" for name in PICTURES]
+    for name in ("docs/results.md", "experiments/details.md", *pictures):
+        assert (tmp_path / name).read_bytes() == (ROOT / name).read_bytes(), (
+            f"{name} is out of date: run `python -m experiments.report`"
         )
     assert len(figures) == len(pictures) and not [x for x in map(illegible, figures) if x]
 
@@ -532,7 +535,8 @@ def test_the_cards_and_pages_have_the_figures_of_the_rows() -> None:
     choose = re.sub(r"\s+", " ", (ROOT / "docs" / "choose.md").read_text("utf-8"))
     assert f"best layers are right on {low:.0f} to {high:.0f} % of the pairs" in choose
 
-    page = (ROOT / "docs" / "results.md").read_text("utf-8")
+    pages = (ROOT / "docs" / "results.md", ROOT / "experiments" / "details.md")
+    page = "".join(file.read_text("utf-8") for file in pages)
     suites = page.partition("## Test suites (SyntaxGym)")[2]
     means = dict(re.findall(r"^\| (`?[\w-]+`?) \| ([\d.]+) \(", suites, re.MULTILINE)[:9])
     assert f"`medium` ({means['`medium`']} %) is better" in choose
