@@ -172,7 +172,7 @@ def _shard(text: str) -> tuple[int, int]:
 
 
 def check_shard(args: argparse.Namespace) -> None:
-    """Raise an `InputError` if a shard is read under `carry`."""
+    """Raise an `InputError` if a shard is read with `carry`."""
     if args.initial_state == "carry" and args.shard[1] > 1:
         raise InputError(
             "--shard: expected --initial-state zero or warm, found carry, under which results "

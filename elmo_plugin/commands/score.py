@@ -199,7 +199,7 @@ def _tables(
     model: LanguageModel, args: argparse.Namespace, rows: Iterable[Row]
 ) -> Iterator[tuple[int, Table]]:
     """The scores of rows as tables, each with the number of its rows, which one call scores."""
-    # Under `carry` each sentence continues from the one before it.
+    # With `carry` each sentence continues from the one before it.
     some = groups(rows, 1 if model.initial_state == "carry" else AT_ONCE)
     for group in document_groups(rows, PART_SENTENCES) if args.documents else some:
         yield len(group), _table(model, args, group)

@@ -34,7 +34,7 @@ ORDINARY_LENGTH = 32
 class DumpSettings:
     """
     What a dump contains. `layer`: `"all"`, `"top"`, `"average"` or a number. `pool`: see
-    `Elmo.embed`. `batch_size`: sentences per batch, under `carry` by default `CARRIED_ROWS`;
+    `Elmo.embed`. `batch_size`: sentences per batch, with `carry` by default `CARRIED_ROWS`;
     without it these are sentences of `ORDINARY_LENGTH` tokens, so that memory is bounded, and the
     default is `BiLMLayers.max_tokens`. `dtype`: `"float32"` or `"float16"`.
     `use_sentence_keys`: name datasets by sentences instead of line numbers; of equal sentences, the

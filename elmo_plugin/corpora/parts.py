@@ -246,7 +246,7 @@ def _check_facts(folder: Path, facts: dict[str, Any]) -> None:
 
 def facts_of(model: BiLMLayers) -> dict[str, Any]:
     """What affects a model's numbers, apart from `rounding_of`."""
-    state = model.resume_state()  # from which a text is read under `carry`
+    state = model.resume_state()  # from which a text is read with `carry`
     return {
         "precision": model.bilm.precision,  # that of this device: int8 needs the kernels
         "model": model.fingerprint().hex(),

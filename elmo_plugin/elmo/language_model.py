@@ -261,7 +261,7 @@ class LanguageModel(BiLMLayers):
         """
         Compute the log probability of words or phrases after the beginning of a sentence: for a
         phrase, the sum over its words, each given those before it. The forward direction alone
-        gives it, because the backward direction would need the rest of the sentence. Under `carry`
+        gives it, because the backward direction would need the rest of the sentence. With `carry`
         a sentence starts from zeros, and the carried state stays as it is. There is no `raw` and no
         `documents`: tokens are separated by spaces, and a beginning is read without the sentences
         before it. In the context of others, `score` with `documents` the sentence that ends with
@@ -295,7 +295,7 @@ class LanguageModel(BiLMLayers):
         phrases, one_each = phrases_of(continuations, len(rows), is_single)
         beginnings = map(tokens_of_row, rows)
         sentences = [[Sentence(x + end)] for x, own in zip(beginnings, phrases) for end in own]
-        alone = range(len(sentences))  # also under `carry`
+        alone = range(len(sentences))  # also with `carry`
         scores = self._score_rows(sentences, (base, False, False, unknown_missing), documents=alone)
         sums = [x.forward[-1 - len(words) : -1].sum() for x, words in zip(scores, chain(*phrases))]
         is_flat = is_single or one_each

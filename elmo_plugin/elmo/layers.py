@@ -134,7 +134,7 @@ class BiLMLayers(CarriesState):
     def snapshot(self, same_bits: bool = False) -> Iterator[Self]:
         """
         This module with its weights and settings of now, which other threads may change meanwhile:
-        a copy that shares its memory. Under `carry`, one thread has it at a time, because each
+        a copy that shares its memory. With `carry`, one thread has it at a time, because each
         batch continues from the state after the one before, and two that are read at once would
         begin with the same. `same_bits`: see `WordVectorCache`.
         """
@@ -285,7 +285,7 @@ class BiLMLayers(CarriesState):
         Set the state at the start of a sentence under `warm` from a text, for a biLM without one of
         its training: for each layer and direction, the mean of the states after each sentence,
         which are those before the next one. The sentences are read once, in `batch_size` rows from
-        zeros as under `carry`. `sentences`, `raw`: several, as in `Elmo.embed`.
+        zeros as with `carry`. `sentences`, `raw`: several, as in `Elmo.embed`.
 
         Raises an `InputError` if there are none or only one, and as `Elmo.embed`.
         """
@@ -404,7 +404,7 @@ def _before_loading(layers: BiLMLayers, state_dict: dict[str, Any], prefix: str,
 
 
 def _carried_batches(rows: list[Row]) -> list[list[int]]:
-    """The batches under `carry`, as indices of sentences; see `read`."""
+    """The batches with `carry`, as indices of sentences; see `read`."""
     if len(rows) == 1:
         return [[place] for place in range(len(rows[0]))]
     for number, row in enumerate(rows):

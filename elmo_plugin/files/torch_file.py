@@ -17,7 +17,7 @@ from torch.serialization import get_unsafe_globals_in_checkpoint
 from elmo_plugin.checks import InputError, fail
 
 GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
-"""The class or function that PyTorch refuses to load."""
+"""The class or function that PyTorch does not load."""
 
 
 class DamagedFileError(InputError):

@@ -80,7 +80,7 @@ def find_bilm(
     the folder of a trained `bilm`, or of a task model with the embedder `elmo`; a folder, zip or
     `.tar.gz` file with bilm-tf's files; a folder with a TensorFlow checkpoint of bilm-tf, also as
     `FOLDER/model.ckpt-STEP`; the folder of a model of ELMoForManyLangs; or `hf://USER/REPOSITORY`.
-    Several biLMs of a task model are told apart by `ARCHIVE#NAME`. With `weight_file`, it is
+    `ARCHIVE#NAME` is one of several biLMs of a task model. With `weight_file`, it is
     bilm-tf's options file, or the options themselves. Each may be a URL. `vocabulary_file`: the
     words of the softmax in bilm-tf's files. `softmax_file`: an HDF5 file with the softmax, if it is
     not in bilm-tf's weight file. `with_softmax`: whether to load the softmax and its words too, if

@@ -44,7 +44,7 @@ class SampledSoftmax(nn.Module):
         P, the size of a hidden vector.
     n_negative_samples : `int | None`
         Number of words to draw in each call; `None` trains with all words, and so does a number of
-        V or more, which a line in the log says.
+        V or more, which is logged.
     sparse_gradients : `bool`, optional (default = `False`)
         Whether training gradients are sparse tensors of only the drawn rows, instead of dense
         tensors of all V rows. With V samples or more they are dense.

@@ -7,7 +7,7 @@ and say what they read:
                     vector depends on
     word_limit      the `WordLimit`, beyond which words are cut
     boundaries      the character ids of the tokens that begin and end a sentence, shape `(2, C)`
-    check_spelled   refuses tokens that they cannot read
+    check_spelled   raises an error for tokens that they cannot read
     has_lexicon     whether they look words or code points up
 
 Below them are functions that prepare the words of a batch for an encoder.

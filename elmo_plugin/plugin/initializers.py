@@ -1,8 +1,8 @@
 """
 After a model is built, a config's `initializer` sets the parameters whose names match its patterns.
 A pattern such as `.*weight.*` also matches those of a biLM, and would overwrite its loaded weights.
-Importing this module makes AllenNLP's initializers skip them, and refuses an initializer of type
-`pretrained` for them: it would load the parameters, but not the biLM's other state.
+Importing this module makes AllenNLP's initializers skip them. An initializer of type `pretrained`
+for them raises an error: it would load the parameters, but not the biLM's other state.
 """
 
 import logging

@@ -214,7 +214,7 @@ def _lines(input_file: str, name: str) -> Iterator[str]:
 
 
 def _instance_data_of_all_lines(self: _PredictManager) -> Iterator[Instance]:
-    if hasattr(self._predictor, "check_text") and self._input_file != "-":  # AllenNLP refuses it
+    if hasattr(self._predictor, "check_text") and self._input_file != "-":  # which AllenNLP rejects
         self._predictor.check_text(self._input_file)
     return _get_instance_data(self)
 

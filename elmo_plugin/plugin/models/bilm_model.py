@@ -59,8 +59,8 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         Dropout rate of each LSTM layer's input and of the last layer's output.
     n_negative_samples : `int`, optional (default = `8192`)
         Number of words that the sampled softmax draws in training, for each direction. `None`
-        trains with the full softmax, and so does a number that is not below that of the words,
-        which a line in the log says.
+        trains with the full softmax, and so does a number that is not below the number of words,
+        which is logged.
     initial_state : `str`, optional (default = `"warm"`)
         LSTM state at the start of a sentence, or of a text in evaluation: `"warm"`, the mean state
         at sentence starts in training; `"zero"`; or `"carry"`, the state after the previous batch.
@@ -313,7 +313,7 @@ class TokenAverage(Metric):
 
 @contextmanager
 def _errors_of_sizes() -> Iterator[None]:
-    """Raise an `InputError` for sizes that PyTorch or the memory refuses."""
+    """Raise an `InputError` for sizes that exceed PyTorch's limits or the memory."""
     try:
         yield
     except (ValueError, RuntimeError, MemoryError) as error:

@@ -17,7 +17,7 @@ was not interrupted. Importing this module applies them.
   `should_validate_callback` does not validate lacks those of the last validation. Here they are
   saved in each checkpoint.
 - `trainer: {…}` without `+`, in a config that imports another one, replaces the optimizer, the
-  schedule and the checkpoints of a biLM by AllenNLP's defaults. Here a line says so.
+  schedule and the checkpoints of a biLM by AllenNLP's defaults. Here a message is logged.
 - The batches that the trainer skips go by so quickly that tqdm, which by default waits for a number
   of steps and not for a time, would not move the bar for as long as an hour afterwards. Here all
   bars move every `mininterval` seconds.
