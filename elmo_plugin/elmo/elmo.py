@@ -347,11 +347,11 @@ class Elmo(BiLMLayers):
             or `datasets`, also an index, has a sentence in each row, in either form. All else, such
             as a NumPy array or an iterator, holds sentences if one of its strings has a space, tab
             or line break, and raises an error if none has, because it may be the tokens of one
-            sentence. As a text in a file, a string is split at all whitespace of Unicode, such as a no-break
-            space (U+00A0) or an ideographic space (U+3000). A token of a list is never split:
-            whitespace inside it is read as `_`, except that a tab or a line break, or a space in a
-            single list of strings, is an error. A `Sentence`, as of `running_text`, or a list of
-            them is read as it is.
+            sentence. As a text in a file, a string is split at all whitespace of Unicode, such as a
+            no-break space (U+00A0) or an ideographic space (U+3000). A token of a list is never
+            split: whitespace inside it is read as `_`, except that a tab or a line break, or a
+            space in a single list of strings, is an error. A `Sentence`, as of `running_text`, or a
+            list of them is read as it is.
         layer : `str | int`, optional (default = `"mix"`)
             `"mix"` for the first mix, `"all"` for all layers, `"average"` for their average,
             `"top"` for the top layer, or the number of a layer, where 0 is the word layer.
