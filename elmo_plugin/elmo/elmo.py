@@ -107,7 +107,7 @@ class Elmo(BiLMLayers):
     precision : `str`, optional
         Precision of the biLM's matrix products: `"fp32"`; `"bf16"`, which permits bfloat16 on
         devices that have it natively; or `"int8"`, for a frozen biLM, which also permits 8-bit
-        integers in the LSTMs, where the compiled kernels run on a CPU with AVX512_VNNI. By
+        integers in the LSTMs, where the compiled kernels run on a CPU on which this is faster. By
         default that of `bilm`, which is `"fp32"` once it is loaded. The vectors are always fp32.
     cache_dir : `str | os.PathLike`, optional
         Folder for a `LayerCache`, which several biLMs may share. Results of the same batch are

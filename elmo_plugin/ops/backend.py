@@ -26,9 +26,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from elmo_plugin.ops import private_torch
 from elmo_plugin.ops.kernel_sources import sources_digest
 from elmo_plugin.ops.linear import is_on_cpu
-from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
 
 logger = logging.getLogger(__name__)
 
@@ -104,9 +104,10 @@ def _has_triton(weight: Tensor) -> bool:
 
 
 def quantizes(weight: Tensor) -> bool:
-    """Whether this weight, which is not packed, can be multiplied in int8 once it is frozen."""
+    """Whether this weight, which is not packed, is multiplied in int8 once it is frozen."""
     return (
         weight.dtype == torch.float32
+        and private_torch.INT8_IS_FASTER
         and _has_kernels(weight)
         and bool(torch.ops.elmo_plugin.is_supported(torch.int8))
     )
@@ -144,7 +145,7 @@ def load_kernels(operators: Sequence[Any]) -> tuple[frozenset[torch.dtype], str]
         _check_built_from()
         torch.ops.load_library(str(LIBRARY))
         is_supported = torch.ops.elmo_plugin.is_supported
-        dtypes = tested = frozenset(filter(is_supported, ONEDNN_DTYPES))
+        dtypes = tested = frozenset(filter(is_supported, private_torch.ONEDNN_DTYPES))
         if dtypes and is_supported(torch.int8):
             tested |= {torch.int8}
         # The threads in which kernels compute end with the thread that calls them. Threads of this

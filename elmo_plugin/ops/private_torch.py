@@ -39,13 +39,25 @@ builds of PyTorch without oneDNN. All other types use PyTorch's own product.
 """
 
 
-def _cpu_has_bfloat16() -> bool:
-    """Whether this CPU multiplies in bfloat16. Without the operator this is assumed."""
+def _cpu_has(*names: str) -> bool:
+    """Whether this CPU has one of these, of which AVX512_BF16 is assumed without the operator."""
     known = {"avx512_bf16": True} if _capabilities is None else _capabilities()
-    return any(known.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))  # the last on ARM
+    return any(known.get(name) for name in names)
 
 
-CPU_HAS_BFLOAT16 = _cpu_has_bfloat16()
+CPU_HAS_BFLOAT16 = _cpu_has("avx512_bf16", "amx_bf16", "bf16")  # the last on ARM
+"""Whether this CPU multiplies in bfloat16."""
+
+
+def _int8_is_faster() -> bool:
+    """
+    Whether products in int8 are faster than those in bfloat16, if this CPU has the former. They are
+    not with AVX512_BF16 alone (docs/speed.md, 'int8').
+    """
+    return not CPU_HAS_BFLOAT16 or _cpu_has("amx_int8")
+
+
+INT8_IS_FASTER = _int8_is_faster()
 
 
 def has_native_bfloat16(device: torch.device) -> bool:
