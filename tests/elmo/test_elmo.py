@@ -1,12 +1,8 @@
 import copy
-import re
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 import cached_path
 import numpy
-import pandas
 import pytest
 import torch
 from allennlp.modules.elmo import Elmo as StockElmo
@@ -16,8 +12,8 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora import dump
 from elmo_plugin.elmo import elmo as elmo_module
-from elmo_plugin.elmo import frozen
 from elmo_plugin.elmo.layers import batches_by_length
+from elmo_plugin.modules import BiLM
 from tests.compare import assert_close
 from tests.conftest import Reads
 
@@ -32,15 +28,14 @@ def elmo(bilm_files):
 def test_embed_gives_the_vectors_of_forward(elmo):
     """The expected vectors are those of `forward` for the same batch."""
     expected = elmo(batch_to_ids([SENTENCES[1]]))["elmo_representations"][0][0].detach().numpy()
-    for sentence in (SENTENCES[1], " ".join(SENTENCES[1]), f" {'  '.join(SENTENCES[1])}\n"):
+    for sentence in (SENTENCES[1], f" {'  '.join(SENTENCES[1])}\n"):
         found = elmo.embed(sentence)
         assert isinstance(found, numpy.ndarray) and found.dtype == numpy.float32
-        numpy.testing.assert_allclose(found, expected, atol=1e-6)
+        assert_close(found, expected, atol=1e-6, what="vectors")
     found = elmo.embed(SENTENCES)
     assert [x.shape for x in found] == [(2, 16), (5, 16), (1, 16)]
-    numpy.testing.assert_allclose(found[1], expected, atol=1e-5)
-    tensors = elmo.embed(SENTENCES, as_tensors=True)
-    assert all(torch.equal(x, torch.from_numpy(y)) for x, y in zip(tensors, found))
+    assert_close(found[1], expected, atol=1e-5, what="vectors")
+    assert all(map(numpy.array_equal, elmo.embed(SENTENCES, as_tensors=True), found))
 
 
 @pytest.mark.parametrize("pool", [None, "mean"])
@@ -104,26 +99,29 @@ def test_progress(elmo, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("elmo_plugin.elmo.elmo.tqdm", None)
         expected = elmo.embed(SENTENCES)
-        streamed = list(elmo.stream(SENTENCES))
+        list(elmo.stream(SENTENCES))
     assert capsys.readouterr().err == ""
-    for read, known, shown in (
-        (lambda: elmo.embed(SENTENCES, progress=True, max_tokens=7), expected, "3/3 ["),
-        (lambda: elmo.stream(SENTENCES, progress=True), streamed, "3/3 ["),
-        (lambda: elmo.stream((x for x in SENTENCES), progress=True), streamed, "3 sentences ["),
+    for read, shown in (
+        (lambda: elmo.embed(SENTENCES, progress=True, max_tokens=7), "3/3 ["),
+        (lambda: elmo.stream(SENTENCES, progress=True), "3/3 ["),
+        (lambda: elmo.stream((x for x in SENTENCES), progress=True), "3 sentences ["),
     ):
-        assert all(numpy.allclose(x, y, atol=1e-5) for x, y in zip(read(), known, strict=True))
+        assert all(numpy.allclose(x, y, atol=1e-5) for x, y in zip(read(), expected, strict=True))
         assert shown in capsys.readouterr().err
     elmo.embed(["A dog ran. It sat.", "It ran."], raw=True, progress=True)
     assert "3/3 [" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("tokens", ["He ran", [["He"]], torch.ones(1, 2, dtype=torch.long)])
-def test_forward_reads_character_ids(elmo, tokens):
-    """The message names the method that makes them."""
-    with pytest.raises(
-        ValueError, match=r"ids of shape .* Elmo\.characters .* found (str|list|\()"
-    ):
-        elmo(tokens)
+def test_forward_reads_character_ids(elmo):
+    """The message names the method that makes them, or the types that hold them: ids go up to 261,
+    of which a byte keeps five and a bfloat16 rounds."""
+    ids = elmo.characters(SENTENCES)
+    for wrong in ("He ran", [["He"]], ids[0, :2]):
+        with pytest.raises(ValueError, match=r"Elmo\.characters .* found (str|list|\()"):
+            elmo(wrong)
+    for dtype in (torch.uint8, torch.bfloat16, torch.float32, torch.bool):
+        with pytest.raises(ValueError, match=f"int16, int32 or int64, found {dtype}$"):
+            elmo(ids.to(dtype))
 
 
 def test_other_ways_to_load(bilm_files):
@@ -146,15 +144,11 @@ def test_layers(elmo):
     layers = elmo.embed(SENTENCES[0], layer="all")
     assert layers.shape == (3, 2, 16)
     assert numpy.array_equal(layers[0, :, :8], layers[0, :, 8:])
-    numbers = [("top", layers[2]), (0, layers[0]), (1, layers[1]), (numpy.int64(1), layers[1])]
-    for layer, expected in numbers:
-        assert numpy.array_equal(elmo.embed(SENTENCES[0], layer=layer), expected)
+    for layer, k in (("top", 2), (0, 0), (1, 1), (numpy.int64(1), 1)):
+        assert numpy.array_equal(elmo.embed(SENTENCES[0], layer=layer), layers[k])
     for layer in ("average", "mix"):
-        numpy.testing.assert_allclose(
-            elmo.embed(SENTENCES[0], layer=layer), layers.mean(axis=0), atol=1e-6
-        )
-    with pytest.raises(ValueError, match=r"below 3.*3"):
-        elmo.embed(SENTENCES[0], layer=3)
+        found = elmo.embed(SENTENCES[0], layer=layer)
+        assert_close(found, layers.mean(axis=0), atol=1e-6, what=layer)
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm", "carry"])
@@ -231,144 +225,63 @@ def test_pool(elmo, layer):
     found = elmo.embed([*SENTENCES, []], layer, pool="mean")
     assert found.shape == (4, 3, 16) if layer == "all" else (4, 16)
     assert found.dtype == numpy.float32 and not found[3].any()
-    numpy.testing.assert_allclose(found[:3], expected, atol=1e-6)
-    numpy.testing.assert_allclose(elmo.embed(SENTENCES[1], layer, pool="mean"), expected[1], 1e-4)
+    assert_close(found[:3], expected, atol=1e-6, what="means")
+    one = elmo.embed(SENTENCES[1], layer, pool="mean")
+    assert_close(one, expected[1], atol=1e-5, what="mean")
     tensors = elmo.embed([*SENTENCES, []], layer, as_tensors=True, pool="mean")
     assert torch.equal(tensors, torch.from_numpy(found))
     assert elmo.embed([], layer, pool="mean").shape == (0, *found.shape[1:])
-    with pytest.raises(InputError, match=r"^pool: expected one of 'mean', found 'max'$"):
+    with pytest.raises(InputError, match=r"^pool: .*'mean', found 'max'"):
         elmo.embed(SENTENCES, layer, pool="max")
 
 
-def test_a_series_of_sentences(elmo):
-    """The expected vectors are those of a list of the same sentences, whatever the index is. A
-    sentence of one word is a sentence, and rows may be lists of tokens."""
-    expected = elmo.embed([["A", "dog"], ["dog"], []])
-    frame = pandas.DataFrame({"text": ["A  dog", "dog", ""]}, index=["x", "y", "x"])
-    for series in (frame["text"], frame["text"].str.split(), frame["text"].astype("category")):
-        for found, right in zip(elmo.embed(series), expected, strict=True):
-            numpy.testing.assert_allclose(found, right, atol=1e-6)
-    assert elmo.embed(frame["text"], pool="mean").shape == (3, 16)
-    with pytest.raises(ValueError, match=r"found a DataFrame; choose one of its columns$"):
-        elmo.embed(frame)
-
-
-@pytest.mark.parametrize("missing", [None, float("nan"), pandas.NA, pandas.NaT, 3])
-def test_a_missing_value_in_a_series(elmo, missing):
-    """The message names the value by its index."""
-    series = pandas.Series(["A dog", missing], index=["first", "second"], dtype=object)
-    message = "row 'second': expected a sentence or a list of its tokens, found "
-    with pytest.raises(ValueError, match=f"^{message}{re.escape(repr(missing))}$"):
-        elmo.embed(series)
-
-
-def test_many_sentences_in_any_order(elmo):
-    """Sentences are read in batches by length, and the vectors come in the order of the
-    sentences."""
-    random = numpy.random.default_rng(0)
-    sentences = [[f"w{n}"] * n for n in random.integers(1, 60, 200)]
-    for sentence, vectors in zip(sentences, elmo.embed(sentences)):
-        assert len(vectors) == len(sentence)
-    numpy.testing.assert_allclose(elmo.embed(sentences)[7], elmo.embed(sentences[7]), atol=1e-5)
-
-
-def test_archive_and_files(bilm_archive):
-    """An archive that is loaded twice gives the same numbers, and `warm` and `zero` give different
-    ones."""
-    warm, again = (Elmo.from_archive(bilm_archive).embed("the dog") for _ in range(2))
-    zero = Elmo.from_archive(bilm_archive, initial_state="zero").embed("the dog")
-    assert numpy.array_equal(warm, again)
-    assert numpy.abs(warm - zero).max() > 1e-6
+NO_TOKENS = ("", " ", "\u00a0", "\t", "a\nb", None, 3)
 
 
 @pytest.mark.parametrize(
     "sentences, message",
     [
-        (None, "expected a sentence, its tokens in a list, or a list of such lists, found None"),
-        (3, "expected a sentence, its tokens in a list, or a list of such lists, found 3"),
-        ({"A": 1}, "or a list of such lists, found {'A': 1}"),
+        (None, "expected a sentence, its tokens in a list, .*found None"),
+        (3, "found 3"),
+        ({"A": 1}, "found {'A': 1}"),
         ([["A"], None], "sentence 1: expected a list of tokens, found None"),
-        (
-            [["A", 3]],
-            "sentence 0: expected tokens, which are words without tabs and line breaks, found 3",
-        ),
-        (
-            [["The", "dog"], ["A\tcat"]],
-            "sentence 1: expected tokens, which are words without tabs and line breaks, found "
-            "'A\\tcat'",
-        ),
-        (
-            numpy.array([["He", "ran"], ["He", ""]]),
-            "sentence 1: expected tokens, which are words without tabs and line breaks, found ''",
-        ),
-        (["A", None], "found a string and None in one"),
-        (["A", ["B"]], "found a string and ['B'] in one"),
-        (
-            ["The dog .", "A cat ."],
-            "one sentence: expected tokens, which are strings without spaces, found 'The dog .' "
-            "among them; several sentences are a list of lists: [s.split() for s in sentences]; a "
-            "space inside a token is read as _ in a list of lists, such as [tokens]",
-        ),
+        (["A", None], "found a string and None"),
+        (["A", ["B"]], r"found a string and \['B'\]"),
+        (["The dog .", "A cat ."], r"found 'The dog \.'.*\[s\.split\(\) for s in sentences\]"),
+        (numpy.array([["He", "ran"], ["He", ""]]), "sentence 1: expected tokens.*, found ''"),
+        *(([["A"], ["He", x, "ran"]], "^sentence 1: expected tokens.*, found ") for x in NO_TOKENS),
     ],
 )
 def test_values_that_are_not_sentences(elmo, sentences, message):
-    """The message has the expected and the found value, and its place."""
-    with pytest.raises(ValueError, match=f"{re.escape(message)}$"):
-        elmo.embed(sentences)
-
-
-def test_letters_are_not_tokens(elmo):
-    """A string is a sequence of its letters, and a sentence for `embed` and `characters` alike."""
-    assert torch.equal(elmo.characters("A cat ."), elmo.characters([["A", "cat", "."]]))
-    for sentences in (["A cat .", "A dog ."], [["A"], "A dog ."]):
-        with pytest.raises(ValueError, match=r"expected (tokens|a list of tokens).* found"):
-            elmo.characters(sentences)
-
-
-@pytest.mark.parametrize("token", ["", " ", "\u00a0", "\t", "a\nb", None, 3])
-def test_characters_of_what_is_no_token(elmo, token):
-    """The error is that of `embed`. As a token, it would change the vectors of the real ones."""
-    sentences = [["A"], ["He", token, "ran"]]
-    with pytest.raises(ValueError, match=r"^sentence 1: expected tokens.*, found ") as expected:
-        elmo.embed(sentences)
-    with pytest.raises(ValueError, match=f"^{re.escape(str(expected.value))}$"):
-        elmo.characters(sentences)
+    """The message has the expected and the found value, and its place. As a token, an empty string
+    or a tab would change the vectors of the real ones."""
+    for read in (elmo.embed, elmo.characters):
+        with pytest.raises(ValueError, match=message):
+            read(sentences)
 
 
 def test_spaces_that_only_a_string_is_split_at(elmo):
     """By `str.split`. The vectors of a list are those of its tokens, which are not split, also if
     it is a single sentence, and in which the space is an underscore."""
+    expected = elmo.embed("10_000 dogs")
     for space in "\u00a0\u3000\u2028\u0085":
         assert len(elmo.embed(f"10{space}000 dogs")) == 3
-        expected = elmo.embed("10_000 dogs")
-        numpy.testing.assert_allclose(elmo.embed([f"10{space}000", "dogs"]), expected, atol=1e-6)
+        assert_close(elmo.embed([f"10{space}000", "dogs"]), expected, atol=1e-6, what="vectors")
         assert elmo.characters([[f"10{space}000", "dogs"]]).shape == (1, 2, 50)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.bool])
-def test_a_type_that_cannot_hold_ids(elmo, dtype):
-    """Ids go up to 261, of which a byte keeps five and a bfloat16 rounds."""
-    with pytest.raises(ValueError, match=f"int16, int32 or int64, found {dtype}$"):
-        elmo(elmo.characters(SENTENCES).to(dtype))
-
-
-@pytest.mark.parametrize("max_tokens", [1, 12, 2**31 - 1])
-def test_max_tokens(elmo, monkeypatch, max_tokens):
+@pytest.mark.parametrize("max_tokens, sizes", [(1, [1, 1, 1]), (12, [1, 2]), (2**31 - 1, [3])])
+def test_max_tokens(elmo, monkeypatch, max_tokens, sizes):
     """By hand: with boundaries the sentences have 3, 4 and 5 tokens, so that two fit in 12. The
     vectors are those of the default."""
     sentences = [["A"], ["A", "dog"], ["A", "dog", "ran"]]
-    expected, sizes = elmo.embed(sentences), []
-    read = type(elmo.bilm).sentences
-
-    def sentences_of(bilm, tokens, *rest, **more):
-        sizes.append(len(tokens))
-        return read(bilm, tokens, *rest, **more)
-
-    monkeypatch.setattr(type(elmo.bilm), "sentences", sentences_of)
-    found = elmo.embed(sentences, max_tokens=max_tokens)
-    for x, y in zip(found, expected):
-        numpy.testing.assert_allclose(x, y, atol=1e-6)
-    assert sorted(sizes) == {1: [1, 1, 1], 12: [1, 2]}.get(max_tokens, [3])
+    expected, read, found = elmo.embed(sentences), BiLM.sentences, []
+    monkeypatch.setattr(
+        BiLM, "sentences", lambda *given, **more: found.append(given[1]) or read(*given, **more)
+    )
+    for x, y in zip(elmo.embed(sentences, max_tokens=max_tokens), expected):
+        assert_close(x, y, atol=1e-6, what="vectors")
+    assert sorted(map(len, found)) == sizes
 
 
 @pytest.mark.parametrize("kind, tokens", [("cpu", 2048), ("meta", 16_384)])
@@ -377,25 +290,19 @@ def test_default_batches_depend_on_the_device(elmo, kind, tokens):
     under `carry`, where vectors depend on it."""
     elmo = copy.deepcopy(elmo).to(kind)
     assert [elmo.max_tokens(n) for n in (None, 7, 10**6)] == [tokens, 7, 10**6]
-
-    def sentences_in_a_batch(**given):
-        return dump._batch_size(elmo, dump.DumpSettings(layer="all", **given))
-
-    assert sentences_in_a_batch() == tokens // 32
-    assert sentences_in_a_batch(batch_size=3) == 3
+    default, three = dump.DumpSettings(layer="all"), dump.DumpSettings(layer="all", batch_size=3)
+    assert [dump._batch_size(elmo, x) for x in (default, three)] == [tokens // 32, 3]
     elmo.initial_state = "carry"
-    assert sentences_in_a_batch() == 64
+    assert dump._batch_size(elmo, default) == 64
 
 
 def test_parts_of_a_stream_have_several_batches(elmo, monkeypatch):
     """By hand: with boundaries a sentence has 3 tokens, so that 4 are a batch of 12. A part of at
     least 48 tokens has 16 of them, although its default is smaller."""
-    parts, embed_rows = [], elmo.embed_rows
+    parts, read = [], elmo.embed_rows
     monkeypatch.setattr(elmo_module, "PART_TOKENS", 4)
     monkeypatch.setattr(
-        elmo,
-        "embed_rows",
-        lambda rows, **given: parts.append(len(rows)) or embed_rows(rows, **given),
+        elmo, "embed_rows", lambda x, **y: parts.append(len(x)) or read(x, **y)
     )
     assert len(list(elmo.stream([["A"]] * 20, max_tokens=12))) == 20
     assert parts == [16, 4]
@@ -436,72 +343,11 @@ def test_files_at_an_address(bilm_files, monkeypatch):
     assert numpy.array_equal(found, Elmo.from_files(*bilm_files).embed("the dog"))
 
 
-def test_files_at_home(bilm_files, monkeypatch):
-    """`~` is the home folder, as a shell would have it."""
-    folder = Path(bilm_files[0]).parent
-    expected = Elmo.from_files(*bilm_files).embed("the dog")
-    monkeypatch.setenv("HOME", str(folder))
-    for files in (["~"], [f"~/{Path(file).name}" for file in bilm_files]):
-        assert numpy.array_equal(Elmo.from_files(*files).embed("the dog"), expected)
-
-
-@pytest.mark.parametrize("form", [tuple, iter, numpy.array])
-def test_other_sequences_are_lists(elmo, form):
-    """The expected vectors are those of a list of the same tokens. Only tuples are the tokens of a
-    single sentence too, see `test_sentences.py`."""
-    tokens = ["The", "dog", "."]
-    expected = elmo.embed(tokens)
-    assert expected.shape == (3, 16)
-    assert numpy.array_equal(elmo.embed([form(tokens)])[0], expected)
-
-
-def test_a_refused_model_leaves_the_bilm_alone(bilm_files):
-    """Another `Elmo` of the same biLM has the vectors that it had."""
-    elmo = Elmo.from_files(*bilm_files)
-    expected = elmo.embed("The dog")
-    for wrong in ({"precision": "int8", "requires_grad": True}, {"cache_dir": "/dev/null/cache"}):
-        with pytest.raises((InputError, OSError)):
-            Elmo(elmo.bilm, **{"precision": "bf16", **wrong})
-    assert numpy.array_equal(elmo.embed("The dog"), expected)
-    assert not any(parameter.requires_grad for parameter in elmo.bilm.parameters())
-
-
-def test_threads_leave_the_mode_alone(bilm_files):
-    """A model that is being trained stays in training mode while other threads embed with it, and
-    its own dropout does not change their vectors."""
-    elmo = Elmo.from_files(*bilm_files, dropout=0.5, requires_grad=True)
-    expected = elmo.eval().embed("The dog .")
-    elmo.train()
-    modes = []
-    with ThreadPoolExecutor(4) as threads:
-        for found in threads.map(elmo.embed, ["The dog ."] * 40):
-            modes.append(elmo.training)
-            numpy.testing.assert_array_equal(found, expected)
-    assert elmo.training and all(modes)
-
-
 @pytest.mark.parametrize("layer", ["bottom", 3, -1, True, None, 1.5])
 def test_a_refused_call_moves_no_state(bilm_files, layer):
     """Under `carry` a vector depends on earlier sentences, but not on those of a failed call."""
     elmo, other = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
-    expected = [other.embed("The dog ."), other.embed("The dog .")]
-    found = [elmo.embed("The dog .")]
-    with pytest.raises(InputError, match=r"layer: expected mix, all, .* below 3, found"):
+    assert numpy.array_equal(elmo.embed("The dog ."), other.embed("The dog ."))
+    with pytest.raises(InputError, match=r"layer: .* below 3, found"):
         elmo.embed("He threw it .", layer=layer)
-    found.append(elmo.embed("The dog ."))
-    numpy.testing.assert_array_equal(found, expected)
-
-
-def test_cached_words_change_nothing(bilm_files, monkeypatch):
-    """The vectors of a batch are bit-identical, regardless of which words were read before."""
-    expected = Elmo.from_files(*bilm_files).embed(SENTENCES)
-    for before in ([], [["the"]], [["He", "The", "dog", "A"]], SENTENCES):
-        elmo = Elmo.from_files(*bilm_files)
-        elmo.embed(before)
-        for found, right in zip(elmo.embed(SENTENCES), expected):
-            assert numpy.array_equal(found, right)
-    monkeypatch.setattr(frozen, "CAPACITY", 4)
-    elmo.clear_caches()
-    for found, right in zip(elmo.embed(SENTENCES), expected):
-        assert numpy.array_equal(found, right)
-    assert len(elmo._frozen.packed.token_encoder._rows) <= 4
+    assert numpy.array_equal(elmo.embed("The dog ."), other.embed("The dog ."))
