@@ -27,10 +27,13 @@ SENTENCES = [
 ]
 
 
-def stock_elmo(files: BiLMFiles, kind: Any = StockElmo, **kwargs: Any) -> Any:
+OPTIONS = BiLMOptions.from_dict(BLOCKS, source="test")
+
+
+def stock_elmo(files: BiLMFiles, **kwargs: Any) -> Any:
     """AllenNLP's module with every weight changed, as after training."""
     torch.manual_seed(1)
-    stock = kind(*files, dropout=0.0, requires_grad=True, **kwargs).eval()
+    stock = StockElmo(*files, dropout=0.0, requires_grad=True, **kwargs).eval()
     with torch.no_grad():
         for name, parameter in stock.named_parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
@@ -46,21 +49,16 @@ def test_a_state_dict(bilm_files: BiLMFiles, do_layer_norm: bool, make: str) -> 
     changed."""
     kwargs = {"num_output_representations": 3, "do_layer_norm": do_layer_norm}
     stock = stock_elmo(bilm_files, **kwargs)
-    if make == "from_files":
-        ours = Elmo.from_files(*bilm_files, **kwargs, initial_state="carry")
-    else:
-        options = BiLMOptions.from_dict(BLOCKS, source="test")
-        ours = Elmo.from_options(options, **kwargs, initial_state="carry")
-    characters = batch_to_ids(SENTENCES)
-    state = stock.state_dict()
+    source = bilm_files if make == "from_files" else [OPTIONS]
+    ours = getattr(Elmo, make)(*source, **kwargs, initial_state="carry")
+    characters, state = batch_to_ids(SENTENCES), stock.state_dict()
     names = list(state)
     ours.load_state_dict(state)
     assert list(state) == names
     for _ in range(2):  # the second batch continues from the first
-        expected = stock(characters)["elmo_representations"]
-        found = ours(characters)["elmo_representations"]
-        for k, (actual, mix) in enumerate(zip(found, expected, strict=True)):
-            assert_close(actual, mix, what=f"mix {k}", atol=1e-5)
+        mixes = (x(characters)["elmo_representations"] for x in (ours, stock))
+        for k, (found, expected) in enumerate(zip(*mixes, strict=True)):
+            assert_close(found, expected, what=f"mix {k}", atol=1e-5)
 
 
 def test_the_warm_state(bilm_files: BiLMFiles, tmp_path: Path) -> None:
@@ -82,28 +80,16 @@ def test_the_warm_state(bilm_files: BiLMFiles, tmp_path: Path) -> None:
 def test_missing_and_unknown_names(bilm_files: BiLMFiles) -> None:
     """The errors name AllenNLP's parameter, and nothing is said to be loaded."""
     state = stock_elmo(bilm_files, num_output_representations=1).state_dict()
-    ours = Elmo.from_options(BiLMOptions.from_dict(BLOCKS, source="test"))
     name = "_elmo_lstm._elmo_lstm.backward_layer_1.state_linearity.bias"
     with pytest.raises(RuntimeError, match=r"Unexpected key.*_elmo_lstm\._elmo_lstm\.more"):
-        ours.load_state_dict({**state, "_elmo_lstm._elmo_lstm.more": state[name]})
-    ours = Elmo.from_options(BiLMOptions.from_dict(BLOCKS, source="test"))
+        more = {**state, "_elmo_lstm._elmo_lstm.more": state[name]}
+        Elmo.from_options(OPTIONS).load_state_dict(more)
+    ours = Elmo.from_options(OPTIONS)
     del state[name]
     with pytest.raises(InputError, match=f"^{name}: expected float32 .*, found no tensor"):
         ours.load_state_dict(state)
     with pytest.raises(RuntimeError, match="weights were never loaded"):
         ours.embed(["dog"])
-
-
-@pytest.mark.parametrize("projection_dim", [None, 6])
-def test_the_embedder(bilm_files: BiLMFiles, projection_dim: int | None) -> None:
-    """Its projection has AllenNLP's name."""
-    stock = stock_elmo(bilm_files, StockEmbedder, projection_dim=projection_dim)
-    ours = ElmoEmbedder(
-        *bilm_files, dropout=0.0, projection_dim=projection_dim, initial_state="carry"
-    ).eval()
-    ours.load_state_dict(stock.state_dict())
-    characters = batch_to_ids(SENTENCES)
-    assert_close(ours(characters), stock(characters), what="vectors", atol=1e-5)
 
 
 def test_cached_words(bilm_files: BiLMFiles) -> None:

@@ -9,52 +9,45 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.corpora import dump
 from elmo_plugin.elmo.frozen import FrozenBiLM, WordVectorCache
 from elmo_plugin.modules import ScalarMix
 from tests.compare import assert_close
-from tests.conftest import python, threads
+from tests.conftest import python
 
 SENTENCE = "He threw the stick to the dog .".split()
 
 
-@pytest.mark.parametrize("change", ["float", "to", "load_state_dict", "clear_caches"])
+CHANGES = {
+    "float": lambda elmo, weights: elmo.float(),
+    "to": lambda elmo, weights: elmo.to("cpu"),
+    "load_state_dict": lambda elmo, weights: elmo.load_state_dict(weights),
+    "clear_caches": lambda elmo, weights: elmo.clear_caches(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_change_while_other_threads_read(bilm_files, change):
     """The expected vectors are those of one thread, because no change makes other numbers."""
     elmo = Elmo.from_files(*bilm_files)
     expected = elmo.embed(SENTENCE)
     weights = {key: x.clone() for key, x in elmo.state_dict().items()}
-    changes = {
-        "float": elmo.float,
-        "to": lambda: elmo.to("cpu"),
-        "load_state_dict": lambda: elmo.load_state_dict(weights),
-        "clear_caches": elmo.clear_caches,
-    }
     done = threading.Event()
 
     def read(_):
-        found = []
         while not done.is_set():
-            found.append(elmo.embed(SENTENCE))
-        return found
+            assert_close(elmo.embed(SENTENCE), expected, atol=1e-6, what=change)
 
     with ThreadPoolExecutor(3) as threads:
-        readers = [threads.submit(read, k) for k in range(3)]
+        readers = threads.map(read, range(3))
         try:
             for _ in range(200):
-                changes[change]()
+                CHANGES[change](elmo, weights)
         finally:
             done.set()
-    for reader in readers:
-        assert_close(
-            np.array([*reader.result(), expected]),
-            expected[None].repeat(len(reader.result()) + 1, axis=0),
-            atol=1e-6,
-            what=change,
-        )
+        list(readers)
 
 
 def in_another_thread(work, *arguments):
@@ -65,33 +58,59 @@ def in_another_thread(work, *arguments):
     assert not thread.is_alive()
 
 
-def with_other_mixes(elmo):
-    """The weights of a model, and those with other mixes."""
-    old = {key: x.clone() for key, x in elmo.state_dict().items()}
-    return old, {key: x + 0.5 if "scalar_mix" in key else x for key, x in old.items()}
+LINES = [*dump.line_rows((k, " ".join(SENTENCE[k:])) for k in range(3))]
 
 
-def test_other_weights_while_another_thread_mixes(bilm_files, monkeypatch):
-    """Weights are loaded in a thread that starts when the layers are there and their mix is not.
-    The vectors are those of the old weights, and not of old layers with a new mix; the next are
-    those of the new weights."""
-    elmo = Elmo.from_files(*bilm_files)
-    old, new = with_other_mixes(elmo)
+def vectors(elmo, _):
+    return np.concatenate(elmo.embed([SENTENCE, SENTENCE[:3]], max_tokens=1))
+
+
+def log_probabilities(model, _):
+    sentences = [SENTENCE, SENTENCE[:3]]
+    return np.concatenate([x.forward for x in model.score(sentences, max_tokens=1)])
+
+
+def a_file(elmo, folder):
+    path = folder / str(len(list(folder.iterdir())))
+    dump.dump(elmo, LINES, path, dump.DumpSettings(layer="top"))
+    return np.frombuffer(path.read_bytes(), np.uint8)
+
+
+@pytest.mark.parametrize(
+    "kind, read, place",
+    [
+        (Elmo, vectors, (ScalarMix, "forward")),  # the layers are there, and their mix is not
+        (Elmo, vectors, (Elmo, "_characters")),
+        (LanguageModel, log_probabilities, (LanguageModel, "_characters")),
+        (Elmo, a_file, (Elmo, "_characters")),
+    ],
+)
+def test_other_weights_in_the_middle_of_a_call(
+    bilm_archive, tmp_path, monkeypatch, kind, read, place
+):
+    """A call reads all its sentences with the weights at its start, and writes all parts of a file,
+    although another thread loads others when its first batch is read. The next call reads the new
+    ones."""
+    monkeypatch.setattr(dump, "PART_SENTENCES", 1)
+    model = kind.from_archive(bilm_archive)
+    old = {key: x.clone() for key, x in model.state_dict().items()}
+    new = {key: x * 1.5 if x.is_floating_point() else x for key, x in old.items()}
     expected = []
     for weights in (new, old):
-        elmo.load_state_dict(weights)
-        expected.append(elmo.embed(SENTENCE))
-    assert np.abs(expected[0] - expected[1]).max() > 1e-2
-    forward, writes = ScalarMix.forward, [new]
+        model.load_state_dict(weights)
+        expected.append(read(model, tmp_path))
+    assert not np.allclose(*expected, atol=1e-2)
+    called, writes = getattr(*place), [new]
 
-    def interrupted(mix, *arguments, **options):
+    def interrupted(*arguments, **options):
         if writes:
-            in_another_thread(elmo.load_state_dict, writes.pop())
-        return forward(mix, *arguments, **options)
+            in_another_thread(model.load_state_dict, writes.pop())
+        return called(*arguments, **options)
 
-    monkeypatch.setattr(ScalarMix, "forward", interrupted)
-    for vectors in expected[::-1]:
-        assert_close(elmo.embed(SENTENCE), vectors, atol=1e-6, what="vectors")
+    monkeypatch.setattr(*place, interrupted)
+    for right in expected[::-1]:
+        assert_close(read(model, tmp_path), right, atol=1e-6, what="numbers")
+    assert not writes
 
 
 @pytest.mark.parametrize("trained", [False, True])
@@ -100,8 +119,7 @@ def test_gradients_reach_the_mixes(bilm_files, monkeypatch, trained):
     they are computed. The parameters get the gradients of these mixes, which are those of a model
     into which nobody loads."""
     elmo, right = (Elmo.from_files(*bilm_files, requires_grad=trained) for _ in range(2))
-    _, new = with_other_mixes(elmo)
-    new = {name: x for name, x in new.items() if "scalar_mix" in name}
+    new = {name: x + 0.5 for name, x in elmo.state_dict().items() if "scalar_mix" in name}
     tokens = elmo.characters([SENTENCE])
     expected = right(tokens)["elmo_representations"][0]
     forward = ScalarMix.forward
@@ -128,81 +146,21 @@ def test_a_hook_of_a_mix_gets_the_mix(bilm_files):
     assert len(seen) == 1 and seen[0] is elmo.scalar_mix_0
 
 
-def vectors(elmo, sentences):
-    return np.concatenate(elmo.embed(sentences, max_tokens=1))
-
-
-def log_probabilities(model, sentences):
-    return np.concatenate([x.forward for x in model.score(sentences, max_tokens=1)])
-
-
-@pytest.mark.parametrize("kind, read", [(Elmo, vectors), (LanguageModel, log_probabilities)])
-def test_other_weights_between_two_batches(bilm_archive, monkeypatch, kind, read):
-    """A call reads all its sentences with the same weights, although a thread has loaded others
-    since its first batch. The next call reads the new ones."""
-    model = kind.from_archive(bilm_archive)
-    old = {key: x.clone() for key, x in model.state_dict().items()}
-    new = {key: x * 1.5 if x.is_floating_point() else x for key, x in old.items()}
-    sentences = [SENTENCE, SENTENCE[:3]]
-    expected = []
-    for weights in (new, old):
-        model.load_state_dict(weights)
-        expected.append(read(model, sentences))
-    assert np.abs(expected[0] - expected[1]).max() > 1e-2
-    characters, writes = kind._characters, [new]
-
-    def interrupted(elmo, batch):
-        if writes and batch in ([x] for x in sentences):  # the first batch
-            in_another_thread(model.load_state_dict, writes.pop())
-        return characters(elmo, batch)
-
-    monkeypatch.setattr(kind, "_characters", interrupted)
-    for right in expected[::-1]:
-        assert_close(read(model, sentences), right, atol=1e-6, what="numbers")
-
-
-def test_other_weights_between_two_parts_of_a_file(bilm_files, tmp_path, monkeypatch):
-    """All parts of a file are from the weights at its start: those of the digest in their records,
-    and of the file that is written without interruption. Others are loaded after the first part."""
-    monkeypatch.setattr(dump, "PART_SENTENCES", 1)
-    elmo = Elmo.from_files(*bilm_files)
-    new = {name: x * 1.5 for name, x in elmo.state_dict().items() if "bilstm" in name}
-    lines = [*dump.line_rows((k, " ".join(SENTENCE[k:])) for k in range(3))]
-    settings = dump.DumpSettings(layer="top")
-    dump.dump(elmo, lines, tmp_path / "right", settings)
-
-    def interrupted():
-        yield lines[0]
-        yield lines[1]
-        in_another_thread(elmo.load_state_dict, new, False)
-        yield lines[2]
-
-    dump.dump(elmo, interrupted(), tmp_path / "found", settings)
-    assert (tmp_path / "found").read_bytes() == (tmp_path / "right").read_bytes()
-    dump.dump(elmo, lines, tmp_path / "next", settings)
-    assert (tmp_path / "next").read_bytes() != (tmp_path / "right").read_bytes()
-
-
 def test_a_file_while_another_one_ends(bilm_files, tmp_path, monkeypatch):
     """The words of each part are read in batches of the same size, so that their bits are the same
     in any part, also if another file of the same model is finished in the meantime."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 1)
-    elmo = Elmo.from_files(*bilm_files)
-    lines = [*dump.line_rows((k, " ".join(SENTENCE[k:])) for k in range(3))]
-    settings = dump.DumpSettings(layer="top")
+    elmo, settings = Elmo.from_files(*bilm_files), dump.DumpSettings(layer="top")
 
     def interrupted():
-        yield lines[0]
-        in_another_thread(dump.dump, elmo, lines[:1], tmp_path / "other", settings)
-        yield from lines[1:]
+        yield LINES[0]
+        in_another_thread(dump.dump, elmo, LINES[:1], tmp_path / "other", settings)
+        yield from LINES[1:]
 
     encode, asked = WordVectorCache._encode, []
-
-    def spy(cache, words):
-        asked.append(cache.same_bits)
-        return encode(cache, words)
-
-    monkeypatch.setattr(WordVectorCache, "_encode", spy)
+    monkeypatch.setattr(
+        WordVectorCache, "_encode", lambda x, words: asked.append(x.same_bits) or encode(x, words)
+    )
     dump.dump(elmo, interrupted(), tmp_path / "out", settings)
     assert asked and all(asked)
 
@@ -294,39 +252,15 @@ def test_the_threads_of_a_forked_process(what, n_threads):
     assert python("-c", CHILD, what).stdout.split() == [str(n_threads), "2"]
 
 
-def test_vectors_in_a_forked_worker_of_pytorch(bilm_files):
-    """As the documentation says, a `collate_fn` may call ELMo without gradients after the main
-    process has computed in several threads. The expected vectors are those of the main process."""
-    elmo = Elmo.from_files(*bilm_files)
-
-    def collate(sentences):
-        with torch.no_grad():
-            return elmo(elmo.characters(sentences))["elmo_representations"][0]
-
-    sentences = [SENTENCE * 50] * 8
-    elmo.eval()
-    with threads(2):
-        expected = collate(sentences)
-        elmo.clear_caches()
-        loader = DataLoader(
-            sentences,
-            8,
-            collate_fn=collate,
-            num_workers=1,
-            multiprocessing_context="fork",
-            timeout=60,
-        )
-        (found,) = loader
-    assert_close(found, expected, atol=1e-6, what="vectors")
-
-
-def test_no_dropout_in_any_thread(bilm_files):
-    """Two `Elmo`s of one biLM, which is in training mode, in three threads each."""
-    one = Elmo.from_files(*bilm_files)
-    expected = one.embed(SENTENCE)
-    other = Elmo(one.bilm)
+@pytest.mark.parametrize("trained", [False, True])
+def test_no_dropout_in_any_thread(bilm_files, trained):
+    """Two `Elmo`s of one biLM, which are in training mode and stay in it, in three threads each."""
+    one = Elmo.from_files(*bilm_files, dropout=0.5, requires_grad=trained)
+    expected = one.eval().embed(SENTENCE)
+    other = Elmo(one.bilm, dropout=0.5, requires_grad=trained)
     one.bilm.bilstm.dropout.p = 0.5
-    one.bilm.train()
+    both = torch.nn.ModuleList([one, other]).train()
     with ThreadPoolExecutor(6) as threads:
-        for found in threads.map(lambda k: (one, other)[k % 2].embed(SENTENCE), range(100)):
+        for found in threads.map(lambda k: both[k % 2].embed(SENTENCE), range(100)):
             assert_close(found, expected, atol=1e-6, what="vectors")
+            assert all(module.training for module in both.modules())
