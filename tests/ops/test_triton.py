@@ -4,18 +4,15 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from threading import Lock
-from time import sleep
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from elmo_plugin.ops import backend, lstm, softmax
-from tests.conftest import ROOT, as_on_a_gpu
+from elmo_plugin.ops import backend, lstm
+from tests.conftest import ROOT
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -23,10 +20,10 @@ triton = pytest.importorskip("triton", reason="Triton is not installed")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kernel", ["lstm", "softmax"])
 def test_random_cases(kernel, dtype, pytestconfig):
-    """Expected: the equations in double precision; see `triton_cases`."""
+    """Expected: the equations in double precision; see `operator_cases`."""
     option = pytestconfig.getoption
     number = "200" if option("--long") else "2"
-    command = [sys.executable, "-m", "tests.ops.triton_cases", kernel, dtype]
+    command = [sys.executable, "-m", "tests.ops.operator_cases", kernel, dtype]
     process = subprocess.run(
         [*command, str(option("--fuzz-seed")), number],
         cwd=ROOT,
@@ -152,38 +149,3 @@ def test_falls_back(monkeypatch, caplog):
     (record,) = caplog.records
     assert "Triton kernels of elmo_plugin.ops.softmax are not used" in record.getMessage()
     backend._right_triton_ops.cache_clear()
-
-
-def test_without_triton(monkeypatch, caplog):
-    """Without Triton there is nothing to say, because PyTorch's builds for CPUs have none."""
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    as_on_a_gpu(monkeypatch)
-    monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
-    monkeypatch.setattr(backend, "find_spec", lambda _: None)
-    backend._right_triton_ops.cache_clear()
-    assert backend.fastest(softmax, [torch.empty(1, 1)]) is softmax.torch_ops
-    backend._right_triton_ops.cache_clear()
-    assert not caplog.records
-
-
-def test_threads_share_a_self_test(monkeypatch):
-    """By definition: it sets what all threads share, so that two at a time would restore each
-    other's settings. Here two threads need the same kernels at once, for the first time."""
-    running, n_tests = Lock(), []
-
-    def compare(*_):
-        assert running.acquire(blocking=False)
-        n_tests.append(1)
-        sleep(0.2)
-        running.release()
-
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    as_on_a_gpu(monkeypatch)
-    monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
-    monkeypatch.setattr(backend, "compare", compare)
-    backend._right_triton_ops.cache_clear()
-    with ThreadPoolExecutor(2) as pool:
-        weights = [torch.empty(1, 1)]
-        first, second = pool.map(lambda _: backend.fastest(softmax, weights), range(2))
-    backend._right_triton_ops.cache_clear()
-    assert first is second is softmax.triton_ops and len(n_tests) == 1

@@ -1,8 +1,8 @@
 """
-Random cases of the Triton kernels in Triton's interpreter, as a program, because the interpreter is
-chosen when a kernel is defined:
+Random cases of the operators, compared with their equations. For the Triton kernels in Triton's
+interpreter they are a program, because the interpreter is chosen when a kernel is defined:
 
-    TRITON_INTERPRET=1 python -m tests.ops.triton_cases KERNEL DTYPE SEED NUMBER
+    TRITON_INTERPRET=1 python -m tests.ops.operator_cases KERNEL DTYPE SEED NUMBER
 """
 
 import sys
@@ -14,13 +14,22 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from elmo_plugin.ops import backend, lstm, softmax
+from elmo_plugin.ops import backend, char_conv, lstm, softmax
+from elmo_plugin.ops.char_conv import max_of_convolutions
+from elmo_plugin.ops.char_conv.reference import reference_max_of_convolutions
 from elmo_plugin.ops.lstm import LSTMWeights, lstm_scan, reference_lstm
 from elmo_plugin.ops.lstm import triton_ops as of_lstm
-from elmo_plugin.ops.softmax import reference_sampled_softmax_loss, sampled_softmax_loss
+from elmo_plugin.ops.softmax import (
+    log_likelihoods,
+    reference_sampled_softmax_loss,
+    sampled_softmax_loss,
+    softmax_loss,
+)
 from elmo_plugin.ops.softmax import triton_ops as of_softmax
+from tests.compare import cosine
 from tests.conftest import as_on_a_gpu
 
 Results = list[Tensor]
@@ -44,18 +53,23 @@ class DistanceFromBounds(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def with_gradients(function: Callable[..., Any], *tensors: Tensor) -> tuple[Results, Results]:
+def with_gradients(
+    function: Callable[..., Any], *tensors: Tensor, upstream: Tensor | None = None
+) -> tuple[Results, Results]:
     """The results of a function, and the gradients of a weighted sum of the first."""
     leaves = [x.detach().requires_grad_() for x in tensors]
     results = function(*leaves)
     results = [results] if isinstance(results, Tensor) else list(results)
     first = results[0]
-    (first * torch.linspace(-1, 1, first.numel()).view_as(first).to(first)).sum().backward()
+    if upstream is None:
+        upstream = torch.linspace(-1, 1, first.numel()).view_as(first)
+    (first * upstream.to(first)).sum().backward()
     return [x.detach() for x in results], [x.grad for x in leaves if x.grad is not None]
 
 
 def compare(found: Results, expected: Results, bound: float) -> None:
-    """Compare with a bound that is a share of the largest finite number, and at least absolute."""
+    """Compare with a bound that is a share of the largest finite number, and at least absolute. In
+    bf16, the cosine is at least 0.999, too."""
     for x, y in zip(found, expected, strict=True):
         x, finite = x.to(y.dtype), y[y.isfinite()]
         largest = max(1.0, float(finite.abs().max())) if finite.numel() else 1.0
@@ -63,6 +77,9 @@ def compare(found: Results, expected: Results, bound: float) -> None:
         assert torch.equal(x.isinf(), y.isinf()), "infinity in other places"
         difference = float((x - y)[y.isfinite()].abs().max()) if finite.numel() else 0.0
         assert difference <= bound * largest, f"a difference of {difference:g} at {largest:g}"
+        if bound == BF16 and finite.any():
+            near = cosine(x[y.isfinite()], finite)
+            assert near >= 0.999, f"a cosine of {near:g}"
 
 
 def lstm_case(random: Random, dtype: torch.dtype) -> bool:
@@ -71,18 +88,19 @@ def lstm_case(random: Random, dtype: torch.dtype) -> bool:
     most 1e-6 and gradients by 1e-5. Returns whether there was a case.
     """
     torch.manual_seed(random.randrange(10_000))
-    dim, n_steps = random.choice([1, 7, 64, 130, 1030]), random.choice([1, 2, 3, 5])
+    dim, n_steps = random.choice([1, 7, 64, 65, 130, 1030]), random.choice([1, 2, 3, 5, 9])
+    n_inputs = random.choice([1, 5, 64])
     n_rows = random.choice([1, 1, 2, 2, 3, 5, random.randint(6, 70)])
     projection_dim = random.choice([dim, 3, 20, 70])
     sizes = sorted((random.randint(0, n_rows) for _ in range(n_steps)), reverse=True)
     batch_sizes = random.choice([sizes, None])
     clips = [random.choice([None, 0.1, 0.3]) for _ in range(2)]
-    shapes = [(5, 4 * dim), (projection_dim, 4 * dim), (4 * dim,), (dim, projection_dim)]
+    shapes = [(n_inputs, 4 * dim), (projection_dim, 4 * dim), (4 * dim,), (dim, projection_dim)]
     weights = [torch.randn(2, *shape) / shape[0] ** 0.5 for shape in shapes]
     weights = [w if w.dim() == 2 else w.to(dtype).float() for w in weights]
     if projection_dim == dim:
         weights.pop()
-    inputs = torch.randn(2, n_steps, n_rows, 5).to(dtype).float()
+    inputs = torch.randn(2, n_steps, n_rows, n_inputs).to(dtype).float()
     cell, hidden = (
         torch.randn(2, n_rows, dim).clamp(-0.1, 0.1),
         torch.randn(2, n_rows, projection_dim),
@@ -118,30 +136,84 @@ def lstm_case(random: Random, dtype: torch.dtype) -> bool:
 
 def softmax_case(random: Random, dtype: torch.dtype) -> bool:
     """
-    Expected: the equation in double precision with the same weights; in fp32 the loss differs by at
-    most 1e-6 of it, and gradients by 1e-5.
+    Expected: the equation in double precision with the same weights, or PyTorch's cross entropy of
+    all logits; in fp32 the loss differs by at most 1e-6 of it, and gradients by 1e-5.
     """
     torch.manual_seed(random.randrange(10_000))
-    n, n_samples = random.choice([1, 2, 17, 70]), random.choice([1, 5, 1024, 1500, 3000])
+    n, n_samples = random.choice([1, 2, 17, 70]), random.choice([1, 5, 129, 1024, 1500, 3000])
     dim, scale = (
-        random.choice([1, 7, 40]),
+        random.choice([1, 7, 40, 128]),
         random.choice([0.1, 1, 5 if dtype == torch.float32 else 1]),
     )
     words = torch.randperm(4000)
     samples, targets = words[:n_samples], words[n_samples // 2 :][torch.randint(9, (n,))]
     hidden = (scale * torch.randn(n, dim)).to(dtype).float()
     weight = torch.randn(n + n_samples, dim).to(dtype).float()
-    bias = torch.randn(n + n_samples)
+    arguments = hidden, weight, torch.randn(n + n_samples)
+    all_words = torch.randint(len(weight), (n,))
 
-    def loss(function: Any, dtype: torch.dtype) -> Callable[..., Tensor]:
+    def sampled(function: Any, dtype: torch.dtype) -> Callable[..., Tensor]:
         return lambda h, w, b: -function(h, targets, samples, w.to(dtype), b)
 
-    arguments = hidden, weight, bias
-    exact = (x.double() for x in arguments)
-    expected = with_gradients(loss(reference_sampled_softmax_loss, torch.float64), *exact)
-    found = with_gradients(loss(sampled_softmax_loss, dtype), *arguments)
-    for x, y, bound in zip(found, expected, (1e-6, 1e-5)):
-        compare(x, y, bound if dtype == torch.float32 else BF16)
+    def full(h: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return -F.cross_entropy(h @ w.T + b, all_words, reduction="sum")
+
+    exact = [x.double() for x in arguments]
+    pairs = (
+        (
+            sampled(sampled_softmax_loss, dtype),
+            sampled(reference_sampled_softmax_loss, torch.float64),
+        ),
+        (lambda h, w, b: -softmax_loss(h, all_words, w.to(dtype), b), full),
+    )
+    for function, equation in pairs:
+        expected = with_gradients(equation, *exact)
+        found = with_gradients(function, *arguments)
+        for x, y, bound in zip(found, expected, (1e-6, 1e-5)):
+            compare(x, y, bound if dtype == torch.float32 else BF16)
+    of_rows = log_likelihoods(hidden, all_words, weight.to(dtype), arguments[2])
+    compare([-of_rows.sum()], [-found[0][0]], 1e-5)
+    random.choice(arguments)[-1] = torch.nan
+    for function, _ in pairs[: 1 if n == 1 else 2]:
+        [loss], [d_hidden, *_] = with_gradients(function, *arguments)
+        assert loss.isnan(), "NaN is lost"
+        assert d_hidden[-1].isnan().all(), "NaN is lost in the gradient"
+    return True
+
+
+def char_conv_case(random: Random, dtype: torch.dtype) -> bool:
+    """
+    Expected: `Conv1d` over the embedded characters in double precision, and its gradients by
+    autograd, for usual widths and others, numbers of filters below and above a block, and words
+    with and without padding. Windows that share a maximum read the same characters, so that their
+    gradients are the same; a maximum that rounding may give to another window has none.
+    """
+    torch.manual_seed(random.randrange(10_000))
+    n_characters, dim, length = random.choice([2, 262, 600]), random.choice([1, 16]), 12
+    characters = torch.randint(n_characters, (random.choice([1, 3, 40]), length))
+    for word in characters[::2]:
+        word[random.randrange(length) :] = n_characters - 1
+    sizes = [(random.choice([1, 2, 5, 7, 9, 12]), random.choice([1, 63, 64, 100])) for _ in "abc"]
+    weights = [x for w, n in sizes for x in (torch.randn(n, dim, w), torch.randn(n))]
+    embedding = torch.randn(n_characters, dim)
+
+    def by(function: Any) -> Callable[..., Tensor]:
+        return lambda e, *of: function(characters, e, list(zip(of[::2], of[1::2])))
+
+    exact = [x.double() for x in (embedding, *weights)]
+    words = F.embedding(characters, exact[0]).transpose(1, 2)
+    windows = [F.conv1d(words, w, b) for w, b in zip(exact[1::2], exact[2::2])]
+    gaps = [x.amax(dim=2, keepdim=True) - x for x in windows]
+    upstream = torch.randn(len(characters), sum(n for _, n in sizes))
+    upstream[torch.cat([((x > 1e-9) & (x < 1e-4)).any(dim=2) for x in gaps], dim=1)] = 0
+    fast, equation = by(max_of_convolutions), by(reference_max_of_convolutions)
+    found = with_gradients(fast, embedding, *weights, upstream=upstream)
+    expected = with_gradients(equation, *exact, upstream=upstream)
+    compare(found[0] + found[1], expected[0] + expected[1], 1e-5)
+    with torch.no_grad():
+        compare([fast(embedding, *weights)], found[0], 0)
+        embedding[random.randrange(n_characters)] = torch.nan
+        compare([fast(embedding, *weights)], [equation(embedding, *weights)], 1e-5)
     return True
 
 
@@ -175,7 +247,11 @@ def round_to_nearest(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(interpreter, "_convert_float", rounded)
 
 
-CASES = {"lstm": (lstm_case, lstm), "softmax": (softmax_case, softmax)}
+CASES = {
+    "lstm": (lstm_case, lstm),
+    "softmax": (softmax_case, softmax),
+    "char_conv": (char_conv_case, char_conv),
+}
 
 
 def main(kernel: str, dtype_name: str, seed: str, number: str) -> None:
