@@ -97,13 +97,6 @@ def test_sentences_are_read_without_boundaries(state_name, sentences, padding):
             assert not inner[row, n:].any()
 
 
-def test_the_same_batch_is_the_same_to_the_bit():
-    """Reading a batch leaves no state in the biLM."""
-    batch = [["the", "dog"], [], ["a", "🙂", "b"]]
-    first, again = read(batch), read(batch)
-    assert all(map(torch.equal, first.layers, again.layers))
-
-
 def test_gradients_do_not_depend_on_the_batch():
     """The gradients of a batch are the sums of those of its sentences alone. Id 0, the padding, has
     no gradient."""

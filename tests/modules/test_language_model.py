@@ -67,8 +67,18 @@ def test_log_probabilities(tmp_path):
         assert_close(-direction.sum(), total, atol=1e-4, what="negative log likelihood")
 
 
-def test_a_misspelled_initial_state():
-    """Expected: an error that names the key, here without AllenNLP."""
+def test_the_warm_state_is_that_of_rows_at_the_start_of_a_sentence():
+    """By hand: of the three rows of a window that continues another one, the first begins with
+    `<S>`, so that its state is the mean. A misspelled state is an error, here without AllenNLP."""
+    model = language_model().train()
+    words = torch.cat([model.bilm.boundaries, torch.randint(1, 200, (2, 10))])
+    inputs, targets = torch.tensor([[0, 2, 0], [2, 0, 3], [3, 3, 0]]), torch.ones(3, 3).long()
+    for starts in (True, False):
+        before = model.carried.state
+        steps = inputs, targets, inputs, targets
+        model.read_window(torch.full((3,), starts), words, *steps)
+    for found, expected in zip(model.bilm.warm_state(1), before, strict=True):
+        assert_close(found, expected[:, :, :1], atol=1e-6, what="warm state")
     with pytest.raises(InputError, match=r"initial_state: expected one of .* found 'wram'"):
         language_model(initial_state="wram")
 
@@ -95,15 +105,14 @@ def test_a_window_continues_the_one_before():
 def test_it_learns_without_another_library():
     """Property: a model that is trained on one window predicts its words better."""
     model = language_model(n_negative_samples=3).train()
-    words, inputs = torch.randint(1, 200, (5, 10)), torch.randint(5, (2, 3, 8))
-    targets = torch.randint(len(WORDS), (2, 3, 8))
-    starts = torch.ones(3, dtype=torch.bool)
-    window = [starts, words, inputs[0], targets[0], inputs[1], targets[1]]
+    words, (forward, backward) = torch.randint(1, 200, (5, 10)), torch.randint(5, (2, 3, 8))
+    targets, starts = torch.randint(len(WORDS), (2, 3, 8)), torch.ones(3, dtype=torch.bool)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     losses = []
     for _ in range(30):
         optimizer.zero_grad()
-        loss = sum(model.negative_log_likelihoods(*model.read_window(*window)))
+        read = model.read_window(starts, words, forward, targets[0], backward, targets[1])
+        loss = sum(model.negative_log_likelihoods(*read))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from elmo_plugin.ops.linear import PackedWeights, batched_matmul, matmul
+from elmo_plugin.ops.linear import Linear, PackedWeights, batched_matmul, matmul
 from elmo_plugin.ops.private_torch import ONEDNN_DTYPES
 from tests.compare import assert_close
 
@@ -49,3 +49,19 @@ def test_an_empty_product_is_zero():
     """An empty sum is zero by definition; oneDNN itself refuses it."""
     assert torch.equal(matmul(torch.empty(3, 0), torch.empty(0, 2)), torch.zeros(3, 2))
     assert matmul(torch.empty(0, 4), torch.empty(4, 2)).shape == (0, 2)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_linear_is_torchs(frozen):
+    """The oracle is `torch.nn.functional.linear` with its gradients, in float64. A frozen layer has
+    only the input's gradient."""
+    torch.manual_seed(0)
+    linear, weight = Linear(6, 4).requires_grad_(not frozen), torch.randn(5, 4)
+    own = [torch.randn(5, 6, requires_grad=True), linear.weight, linear.bias]
+    double = [x.detach().double().requires_grad_() for x in own]
+    found, expected = linear(own[0]), torch.nn.functional.linear(*double)
+    assert_close(found, expected, atol=1e-5, what="values")
+    n = 1 if frozen else 3
+    gradients = torch.autograd.grad((found * weight).sum(), own[:n])
+    for one, other in zip(gradients, torch.autograd.grad((expected * weight).sum(), double[:n])):
+        assert_close(one, other, atol=1e-5, what="gradient")

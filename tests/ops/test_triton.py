@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from elmo_plugin.ops import backend, lstm
-from tests.conftest import ROOT
+from elmo_plugin.ops import backend, lstm, softmax
+from tests.conftest import ROOT, as_on_a_gpu
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
