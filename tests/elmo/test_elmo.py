@@ -301,9 +301,7 @@ def test_parts_of_a_stream_have_several_batches(elmo, monkeypatch):
     least 48 tokens has 16 of them, although its default is smaller."""
     parts, read = [], elmo.embed_rows
     monkeypatch.setattr(elmo_module, "PART_TOKENS", 4)
-    monkeypatch.setattr(
-        elmo, "embed_rows", lambda x, **y: parts.append(len(x)) or read(x, **y)
-    )
+    monkeypatch.setattr(elmo, "embed_rows", lambda x, **y: parts.append(len(x)) or read(x, **y))
     assert len(list(elmo.stream([["A"]] * 20, max_tokens=12))) == 20
     assert parts == [16, 4]
 

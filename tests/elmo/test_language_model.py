@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -79,13 +80,13 @@ def test_scores_are_the_oracles(
 
 
 def test_a_precision(native_bf16: None) -> None:
-    """Property: bf16 has 8 bits, so that the scores are nearly those in fp32."""
-    exact, rounded = (
-        language_model(precision=precision).score(SENTENCES[0]).forward
-        for precision in ("fp32", "bf16")
-    )
-    assert not np.array_equal(exact, rounded)
-    np.testing.assert_allclose(rounded, exact, rtol=0.05)
+    """Property: bf16 has 8 bits, so that the scores are nearly those in fp32, and weights in
+    float64 give the same."""
+    exact, rounded = (language_model(precision=x).score(SENTENCES[0]) for x in ("fp32", "bf16"))
+    assert not np.array_equal(exact.forward, rounded.forward)
+    np.testing.assert_allclose(rounded.forward, exact.forward, rtol=0.05)
+    double = language_model().double().score(SENTENCES[0])
+    np.testing.assert_allclose(double.backward, exact.backward, rtol=1e-5)
 
 
 @pytest.mark.parametrize("max_tokens, n_sentences", [(1, [1, 1, 1]), (12, [2, 1]), (2048, [3])])
@@ -123,21 +124,6 @@ def test_substitutes_that_fail_move_no_state(monkeypatch: pytest.MonkeyPatch) ->
     assert model.carried.state is before
 
 
-def test_forms_of_sentences() -> None:
-    """Property: one sentence, as a string or a list of tokens, has the scores of a list of it."""
-    model = language_model()
-    [expected] = model.score([SENTENCES[0]])
-    for one in (SENTENCES[0], " ".join(SENTENCES[0])):
-        found = model.score(one)
-        np.testing.assert_array_equal(found.forward, expected.forward)
-        assert found.forward_entropy is None
-    assert model.score([]) == []
-    with pytest.raises(ValueError, match="found 7"):
-        model.score(7)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"^base: expected one of 2, 'e', found 10$"):
-        model.score("the dog", base=10)
-
-
 def test_the_table_has_a_row_for_each_word() -> None:
     """By hand: a word's own two log probabilities, without the end and the beginning."""
     model = language_model()
@@ -146,16 +132,14 @@ def test_the_table_has_a_row_for_each_word() -> None:
     assert table.token.tolist() == list(itertools.chain.from_iterable(SENTENCES))
     row = table[(table.sentence == 12) & (table.position == 1)].iloc[0]
     assert row.token == "犬" and not row.in_vocabulary
-    assert row.forward == scores[2].forward[1] and row.backward == scores[2].backward[2]
-    assert row.forward_entropy == scores[2].forward_entropy[1]
-    assert row.backward_entropy == scores[2].backward_entropy[2]
+    for name, place in (("forward", 1), ("backward", 2)):
+        for column in (name, f"{name}_entropy"):
+            assert row[column] == getattr(scores[2], column)[place]
     assert list(score_columns(model.score("the dog")))[-2:] == ["backward", "surprisal"]
-    for labels in ([7], [0, 1, 0, 1, 2], range(9)):  # as those of two DataFrames in one
-        with pytest.raises(InputError, match=r"^numbers: expected 5 different labels, as after re"):
-            score_columns(scores, labels)
-    for label in (1, "12345"):
-        with pytest.raises(InputError, match=rf"^numbers: expected 5 .*, found '?{label}'?$"):
-            score_columns(scores, label)  # type: ignore[arg-type]
+    # Labels that are repeated are those of two DataFrames in one.
+    for labels in ([7], [0, 1, 0, 1, 2], range(9), 1, "12345"):
+        with pytest.raises(InputError, match=r"^numbers: expected 5 different labels"):
+            score_columns(scores, labels)  # type: ignore[arg-type]
 
 
 def test_the_numbers_of_evaluate(bilm_archive: str, tmp_path: Path) -> None:
@@ -213,48 +197,36 @@ def test_substitutes_of_chosen_places(monkeypatch: pytest.MonkeyPatch) -> None:
     found = model.substitutes(SENTENCES, targets, k=2)
     words = [[[x.word for x in place] for place in of_sentence] for of_sentence in found]
     assert words == [[[x.word for x in e[i]] for i in t] for e, t in zip(everywhere, targets)]
-    for wrong in (
-        [[0]],
-        [[4], [], [], [], []],
-        [0] * 5,
-        [[-1], [], [], [], []],
-        [iter([0]), [], [], [], []],  # the check would leave nothing of it
-    ):
+    nothing: list[Any] = [[], [], [], []]
+    # The check of an iterator would leave nothing of it.
+    for wrong in ([[0]], [0] * 5, [[4], *nothing], [[-1], *nothing], [iter([0]), *nothing]):
         with pytest.raises(InputError, match=r"^targets"):
             model.substitutes(SENTENCES, wrong)
     with pytest.raises(InputError, match=r"^direction: expected one of 'both'"):
         model.substitutes(SENTENCES, direction="left")
 
 
-def test_many_words_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Expected: PyTorch's `log_softmax` of all words at once in float64. Blocks have three rows and
-    17 words, and the largest logits come late."""
+@pytest.mark.parametrize(
+    "dtype, top, atol",
+    [(torch.float32, 60, 1e-5), (torch.float16, 40, 0.05), (torch.bfloat16, 40, 0.05)],
+)
+def test_many_words_are_read_in_blocks(
+    dtype: torch.dtype, top: int, atol: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Expected: PyTorch's `log_softmax` of all words at once in float64, within the rounding of the
+    type. Blocks have three rows and 17 words, and the largest logits come late; in half precision
+    beside the least number of float16, -65504."""
     monkeypatch.setattr(torch_ops, "BLOCK_NUMBERS", 51)
     monkeypatch.setattr(torch_ops, "isqrt", lambda _: 3)
     torch.manual_seed(0)
-    hidden, weight, bias = torch.randn(10, 8), torch.randn(100, 8), torch.linspace(-60, 60, 100)
-    log_p = (hidden.double() @ weight.double().T + bias).log_softmax(dim=1)
-    log_z = (hidden.double() @ weight.double().T + bias).logsumexp(dim=1)
+    arguments = torch.randn(10, 8), torch.randn(100, 8), torch.linspace(-top, top, 100)
+    hidden, weight, bias = (x.to(dtype) for x in arguments)
+    logits = hidden.double() @ weight.double().T + bias.double()
+    log_p = logits.log_softmax(dim=1)
     found = torch_ops.log_normalizers_and_entropies(hidden, weight, bias)
-    torch.testing.assert_close(found[0].double(), log_z, rtol=1e-6, atol=1e-5)
-    entropies = -(log_p.exp() * log_p).sum(dim=1)
-    torch.testing.assert_close(found[1].double(), entropies, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_entropies_in_half_precision(dtype: torch.dtype) -> None:
-    """Expected: those of the same logits in float64, within the rounding of the type. The largest
-    logit is 40, beside the least number of float16, -65504."""
-    torch.manual_seed(0)
-    hidden, weight = torch.randn(10, 8).to(dtype), torch.randn(100, 8).to(dtype)
-    bias = torch.linspace(-40, 40, 100).to(dtype)
-    log_p = (hidden.double() @ weight.double().T + bias.double()).log_softmax(dim=1)
-    log_z = (hidden.double() @ weight.double().T + bias.double()).logsumexp(dim=1)
-    found = torch_ops.log_normalizers_and_entropies(hidden, weight, bias)
-    assert found[0].dtype == found[1].dtype == dtype
-    torch.testing.assert_close(found[0].double(), log_z, rtol=0.01, atol=0.01)
-    entropies = -(log_p.exp() * log_p).sum(dim=1)
-    torch.testing.assert_close(found[1].double(), entropies, rtol=0.05, atol=0.05)
+    for x, y in zip(found, (logits.logsumexp(dim=1), -(log_p.exp() * log_p).sum(dim=1))):
+        assert x.dtype == dtype
+        torch.testing.assert_close(x.double(), y, rtol=atol, atol=atol)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -288,10 +260,3 @@ def test_loading(bilm_files: BiLMFiles, bilm_archive: str, tmp_path: Path) -> No
         LanguageModel.from_archive(Path(bilm_files.weight_file).parent)
     with pytest.raises(InputError, match=r"^words: expected <S>, </S>, <UNK>, .., 7 in total"):
         LanguageModel(model.bilm, model.softmax, WORDS[:-1])
-
-
-def test_a_model_in_double_precision() -> None:
-    """Property: weights in float64 give the same scores."""
-    model = language_model()
-    expected = model.score(SENTENCES[0]).backward
-    np.testing.assert_allclose(model.double().score(SENTENCES[0]).backward, expected, rtol=1e-5)

@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from allennlp.common import Params
-from allennlp.modules.token_embedders import TokenEmbedder
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weights import write_weights
 from elmo_plugin.modules import SampledSoftmax
 from tests import oracle
-from tests.commands.test_elmo import read
 from tests.compare import assert_close
-from tests.conftest import Fuzz, allennlp
+from tests.conftest import Fuzz
 from tests.random_bilm import arrays_of, oracle_state, random_bilm, randomize
 
 pytestmark = pytest.mark.long
@@ -94,30 +91,9 @@ def embed(case: Case) -> Layers:
     return elmo.embed(case.sentences, "all")
 
 
-def stream(case: Case) -> Layers:
-    return list(case.elmo().stream(map(" ".join, case.sentences), "all"))
-
-
 def modules(case: Case) -> Layers:
     elmo = case.elmo(requires_grad=True)
     return [x for [x] in one_by_one(case, lambda s: elmo.embed(s, "all"))]
-
-
-def from_a_cache(case: Case) -> Layers:
-    if case.initial_state == "carry":
-        return stream(case)
-    for _ in range(2):
-        found = case.elmo(cache_dir=case.folder / "cache").embed(case.sentences, "all")
-    return found
-
-
-def command(case: Case) -> Layers:
-    (case.folder / "text").write_text("\n".join(map(" ".join, case.sentences)) + "\n")
-    out = case.folder / "out"
-    state = "--initial-state", case.initial_state, "--batch-size", 1
-    files = "--options-file", case.files[0], "--weight-file", case.files[1]
-    allennlp("elmo", case.folder / "text", out, "--all", *files, *state)
-    return list(read(out).values())
 
 
 def layers(case: Case) -> Layers:
@@ -127,17 +103,7 @@ def layers(case: Case) -> Layers:
     return [x.detach().numpy() for x in found]
 
 
-def embedder(case: Case) -> Layers:
-    """The top layer."""
-    params = dict(zip(("options_file", "weight_file"), case.files), use_top_only=True)
-    params |= {"type": "elmo", "dropout": 0.0, "initial_state": case.initial_state}
-    reader = TokenEmbedder.from_params(Params(params)).eval()
-    characters = Elmo(case.bilm).characters
-    found = one_by_one(case, lambda s: reader(characters(s)))
-    return [x.detach().numpy() for x in found]
-
-
-WAYS = {f.__name__: f for f in (embed, stream, modules, from_a_cache, command, layers, embedder)}
+WAYS = {f.__name__: f for f in (embed, modules, layers)}
 
 
 def random_length(random: Random) -> int:
@@ -147,11 +113,8 @@ def random_length(random: Random) -> int:
 
 def check(case: Case, way: str) -> None:
     for found, expected in zip(WAYS[way](case), case.expected(), strict=True):
-        if way == "embedder":
-            expected = expected[-1:]
-        if way != "layers":
-            expected = expected[:, 1:-1]
-        assert_close(found, expected, atol=2e-5, what=f"{way}, {case.initial_state}")
+        right = expected if way == "layers" else expected[:, 1:-1]
+        assert_close(found, right, atol=2e-5, what=f"{way}, {case.initial_state}")
 
 
 def test_long_sentences(tmp_path: Path, fuzz: Fuzz) -> None:
