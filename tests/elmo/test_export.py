@@ -3,8 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -41,16 +40,11 @@ for name in sys.argv[1:]:
 """
 
 
-class Exported(NamedTuple):
-    elmo: Elmo
-    layer: str
-    found: list[np.ndarray]
-
-
 @pytest.fixture(scope="module")
-def exported(bilm_files, tmp_path_factory) -> Iterator[dict[str, Exported]]:
-    """Two programs, and their vectors of `BATCHES` from a process that cannot import this package,
-    and gets its ids from the function in docs/deployment.md."""
+def exported(bilm_files, tmp_path_factory) -> dict[str, tuple[Elmo, str, list[np.ndarray]]]:
+    """Two models, the layer of their programs, and the programs' vectors of `BATCHES`, from a
+    process that cannot import this package, and gets its ids from the function in
+    docs/deployment.md."""
     weights = {"scalar_mix_parameters": [0.3, -0.2, 0.5], "do_layer_norm": True}
     models = {
         "zero": (Elmo.from_files(*bilm_files, initial_state="zero", **weights), "mix"),
@@ -61,9 +55,8 @@ def exported(bilm_files, tmp_path_factory) -> Iterator[dict[str, Exported]]:
         for part in elmo.bilm.bilstm.layers:
             part.cell_clip, part.proj_clip = 0.3, 0.2
         torch.export.save(elmo.export(layer), folder / f"{name}.pt2")
-    character_ids = documented("character_ids.py")["character_ids"]
-    ids = {str(k): character_ids([s.split() for s in batch]) for k, batch in enumerate(BATCHES)}
-    np.savez(folder / "ids.npz", **ids)
+    ids = [character_ids()([s.split() for s in batch]) for batch in BATCHES]
+    np.savez(folder / "ids.npz", **{str(k): x for k, x in enumerate(ids)})
     environment = {name: x for name, x in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run(
         [sys.executable, "-c", ONLY_TORCH, *models],
@@ -71,19 +64,16 @@ def exported(bilm_files, tmp_path_factory) -> Iterator[dict[str, Exported]]:
         env={**environment, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         check=True,
     )
-    found = {}
-    for name, (elmo, layer) in models.items():
-        with np.load(folder / f"{name}.npz") as file:
-            found[name] = Exported(elmo, layer, [file[str(k)] for k in range(len(BATCHES))])
-    return found
+    found = {name: np.load(folder / f"{name}.npz") for name in models}
+    return {k: (*models[k], [found[k][str(n)] for n in range(len(BATCHES))]) for k in models}
 
 
-def documented(name: str) -> dict:
-    """The names that a file of docs/deployment.md defines."""
-    [block] = [x for x in blocks(ROOT / "docs" / "deployment.md") if x.file == name]
+def character_ids() -> Callable[[list[list[str]]], np.ndarray]:
+    """The function of docs/deployment.md."""
+    [block] = [x for x in blocks(ROOT / "docs" / "deployment.md") if x.file == "character_ids.py"]
     names: dict = {}
     exec(compile(block.code, str(block), "exec"), names)
-    return names
+    return names["character_ids"]
 
 
 @pytest.mark.parametrize("name", ["zero", "warm"])
@@ -100,12 +90,10 @@ def test_a_process_with_torch_alone(exported, name):
 
 def test_documented_character_ids(bilm_files):
     """The expected ids are those that `embed` reads, also for other lengths of tokens."""
-    elmo = Elmo.from_files(*bilm_files)
-    character_ids = documented("character_ids.py")["character_ids"]
     sentences = [["\ud800x", "naïve", "🙂" * 20, "</S>"], ["<S>"], [], ["ab"]]
-    found = character_ids(sentences)
+    found = character_ids()(sentences)
     assert found.dtype == np.int64
-    assert np.array_equal(found, elmo.characters(sentences).numpy())
+    assert np.array_equal(found, Elmo.from_files(*bilm_files).characters(sentences).numpy())
 
 
 @pytest.mark.usefixtures("native_bf16")
