@@ -5,7 +5,6 @@ import torch
 from elmo_plugin.modules import CharCNN
 from elmo_plugin.modules.char_cnn import Highway
 from elmo_plugin.ops.char_conv.reference import reference_max_of_convolutions
-from elmo_plugin.ops.char_conv.torch_ops import sort_by_length
 from elmo_plugin.text.characters import words_to_characters
 from tests.compare import assert_close
 from tests.oracle import sigmoid
@@ -84,15 +83,6 @@ def test_order_neighbors_and_integer_type_do_not_matter(activation):
         assert_close(cnn(characters[row : row + 1])[0], together[row], atol=1e-5, what=word)
 
 
-def test_no_word_is_the_biases():
-    """Id 0 has a row of zeros, so the maximum of each filter is its bias."""
-    cnn = char_cnn()
-    nothing = torch.zeros(1, 12, dtype=torch.long)
-    biases = torch.cat([conv.bias for conv in cnn.convolutions])
-    assert torch.equal(cnn.convolve(nothing)[0], biases)
-    assert torch.equal(reference_convolve(cnn, nothing)[0], biases)
-
-
 @pytest.mark.parametrize("has_hook", [False, True])
 @pytest.mark.usefixtures("lstm_path")
 def test_no_word_learns_nothing(has_hook):
@@ -106,16 +96,6 @@ def test_no_word_learns_nothing(has_hook):
     gradient = cnn.char_embedding.weight.grad
     assert not gradient[0].any() and gradient[[5, 7, 9]].any()
     assert set(seen) == set(parts if has_hook else [])
-
-
-def test_windows_that_differ_are_counted():
-    """The last id is repeated from position 2, 4 and 0, and as many windows after the first start
-    before that. The longest word comes first."""
-    characters = torch.tensor([[1, 2, 9, 9, 9], [1, 2, 3, 4, 9], [9, 9, 9, 9, 9]])
-    words, place, n_windows = sort_by_length(characters)
-    assert torch.equal(words, characters[[1, 0, 2]])
-    assert place.tolist() == [1, 0, 2]
-    assert n_windows == [3, 2, 2, 1, 1]
 
 
 def test_initial_values_are_bilm_tfs():

@@ -148,20 +148,6 @@ def bilstm_of(use_skip_connections: bool = True, dropout: float = 0.0) -> BiLSTM
     return bilstm
 
 
-def test_directions_never_see_each_other():
-    """Another text in one direction changes neither outputs nor gradients of the other."""
-    bilstm = bilstm_of()
-    inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION, requires_grad=True)
-    outputs, state = bilstm(inputs, bilstm.zero_state(N_ROWS))
-    other = torch.stack([inputs[0], torch.randn(N_STEPS, N_ROWS, PROJECTION)])
-    others, other_state = bilstm(other, bilstm.zero_state(N_ROWS))
-    for y, other_y in zip(outputs, others):
-        assert torch.equal(y[0], other_y[0]) and not torch.equal(y[1], other_y[1])
-    assert torch.equal(state.cell[:, 0], other_state.cell[:, 0])
-    outputs[-1][0].sum().backward()
-    assert inputs.grad[0].any() and not inputs.grad[1].any()
-
-
 @pytest.mark.parametrize("use_skip_connections", [False, True])
 def test_dropout_is_on_the_input_that_the_residual_adds(use_skip_connections, monkeypatch):
     """The expected values follow bilm-tf's order, layer by layer with the equation: every layer

@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from contextlib import contextmanager
 from functools import partial
+from unittest.mock import MagicMock, call
 
 import pytest
 import torch
@@ -37,22 +37,16 @@ def test_random_cases(kernel, dtype, pytestconfig):
 
 def test_a_kernel_runs_on_its_tensors_device(monkeypatch):
     """Triton launches on PyTorch's current device, which need not be the one of the tensors."""
-    entered = []
-
-    @contextmanager
-    def device_of(tensor):
-        entered.append(tensor)
-        yield
-        entered.clear()
-
-    class Kernel:
-        def __getitem__(self, grid):
-            return lambda *arguments: launched.append((grid, arguments, [*entered]))
-
-    launched = []
-    monkeypatch.setattr(torch.cuda, "device_of", device_of)
-    backend.launch(Kernel(), (1,), tensor := torch.empty(1), 2)
-    assert launched == [((1,), (tensor, 2), [tensor])]
+    calls, tensor = MagicMock(), torch.ones(1)
+    monkeypatch.setattr(torch.cuda, "device_of", calls.device_of)
+    backend.launch(calls.kernel, (1,), tensor, 2)
+    assert calls.mock_calls == [
+        call.device_of(tensor),
+        call.device_of().__enter__(),
+        call.kernel.__getitem__((1,)),
+        call.kernel.__getitem__()(tensor, 2),
+        call.device_of().__exit__(None, None, None),
+    ]
 
 
 def signature(kernel, products, clip):
