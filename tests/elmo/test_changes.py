@@ -41,25 +41,10 @@ def expected(elmo: Elmo) -> np.ndarray:
 class Scaled(nn.Module):
     """A parametrization whose factor is a number in Python, as the scale of a LoRA may be."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = 1.3
+    scale = 1.3
 
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
         return self.scale * weight
-
-
-class Lora(nn.Module):
-    """A layer with a low-rank difference, put instead of a layer of the biLM."""
-
-    def __init__(self, base: nn.Module) -> None:
-        super().__init__()
-        self.base = base
-        self.difference = parameter(torch.full(base.weight.shape, 0.1))
-        self.scale = 1.0
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.base(x) + self.scale * (x @ self.difference.T)
 
 
 def more(_module, _inputs, output):
@@ -210,14 +195,6 @@ def pruned(part: str, name: str, elmo, random):
     elmo.bilm.requires_grad_(False)
 
 
-def lora(elmo, random):
-    encoder = elmo.bilm.token_encoder
-    if isinstance(encoder.projection, Lora):
-        encoder.projection.scale += 0.5
-    else:
-        encoder.projection = Lora(encoder.projection)
-
-
 def in_inference_mode(elmo, random):
     """Tensors that are made in inference mode have no versions; they are edited there twice."""
     with torch.inference_mode():
@@ -290,7 +267,6 @@ CHANGES = {
     "scale, LSTM": partial(scaled, "bilstm.layers.1", "recurrent_weight"),
     "scale, highway": partial(scaled, "token_encoder.highways.0.transform", "weight"),
     "pruning": partial(pruned, "bilstm.layers.0", "recurrent_weight"),
-    "LoRA": lora,
     "inference mode": in_inference_mode,
     "another convolution": convolution,
     "a highway twice": a_part_twice,

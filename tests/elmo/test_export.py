@@ -11,8 +11,8 @@ import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.modules import CharCNN, ProjectedLSTM, SampledSoftmax
 from elmo_plugin.options import BiLMOptions
+from tests.compare import assert_close
 from tests.conftest import BLOCKS
 from tests.docs.pages import ROOT, blocks
 
@@ -126,45 +126,23 @@ def test_other_ways_are_refused(bilm_files):
         Elmo.from_options(options).export()
 
 
-def test_torch_compile(bilm_files):
+@pytest.mark.parametrize("trained", [False, True])
+def test_torch_compile(bilm_files, trained):
     """A compiled model with ELMo inside has the vectors and the gradients of the same model as it
     is, for batches of several shapes, and so has `embed`."""
-    elmo = Elmo.from_files(*bilm_files, do_layer_norm=True)
+    elmo = Elmo.from_files(*bilm_files, do_layer_norm=True, requires_grad=trained)
     model = torch.nn.Sequential(_First(elmo), torch.nn.Linear(elmo.output_dim, 3))
     compiled = torch.compile(model, backend="eager")
     parameters = [p for p in model.parameters() if p.requires_grad]
-    assert len(parameters) == 4 + 2  # of the mix and of the linear layer
+    assert trained == (len(parameters) > 4 + 2)  # of the mix and of the linear layer
     for batch in BATCHES[:2]:
         ids = elmo.characters([sentence.split() for sentence in batch])
         results = [compiled(ids), model(ids)]
         gradients = [torch.autograd.grad(y.square().sum(), parameters) for y in results]
         torch.testing.assert_close(*results)
-        torch.testing.assert_close(*gradients)
+        torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
     embed = torch.compile(elmo.embed, backend="eager")
-    np.testing.assert_array_equal(embed("He threw the stick"), elmo.embed("He threw the stick"))
-
-
-CNN = {"n_characters": 20, "embedding_dim": 4, "filters": [(1, 6)], "projection_dim": 5}
-LSTM = {"input_dim": 8, "dim": 70, "projection_dim": 4, "cell_clip": 1.0, "proj_clip": 1.0}
-SOFTMAX = {"n_words": 50, "dim": 8, "n_negative_samples": None}
-
-
-@pytest.mark.parametrize(
-    "module, inputs",
-    [
-        (lambda: CharCNN(**CNN, n_highway=1), [torch.randint(1, 20, (5, 9))]),
-        (
-            lambda: ProjectedLSTM(**LSTM),
-            [torch.randn(2, 3, 4, 8), torch.zeros(2, 4, 70), torch.zeros(2, 4, 4)],
-        ),
-        (lambda: SampledSoftmax(**SOFTMAX), [torch.randn(3, 8), torch.tensor([0, 3, 4])]),
-    ],
-    ids=["char_cnn", "lstm", "softmax"],
-)
-def test_torch_compile_of_the_parts(module, inputs):
-    """A compiled module gives the numbers of the same module as it is."""
-    part = module()
-    torch.testing.assert_close(torch.compile(part, backend="eager")(*inputs), part(*inputs))
+    assert_close(embed("He threw it"), elmo.embed("He threw it"), atol=1e-6, what="vectors")
 
 
 class _First(torch.nn.Module):

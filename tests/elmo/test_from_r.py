@@ -13,10 +13,10 @@ import numpy as np
 import pandas
 import pytest
 
-from elmo_plugin import Elmo, ElmoEmbedder, LanguageModel
+from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora.controls import control_words
-from elmo_plugin.corpora.meanings import changes, clusters, nearest
+from elmo_plugin.corpora.meanings import changes, nearest
 from elmo_plugin.elmo.scores import regions
 from elmo_plugin.options import BiLMOptions
 from tests.conftest import ROOT
@@ -30,12 +30,6 @@ TOKENS = [text.split() for text in TEXT]
 @pytest.fixture(scope="module")
 def models() -> dict[str, Any]:
     return {"elmo": Elmo.from_pretrained("tiny"), "model": LanguageModel.from_pretrained("tiny")}
-
-
-def warmed(batch_size: float) -> np.ndarray:
-    elmo = Elmo.from_pretrained("tiny")
-    elmo.warm_up(TOKENS, batch_size=batch_size)  # type: ignore[arg-type]
-    return elmo.bilm.warm_state.output.numpy()
 
 
 def words_of(elmo: Elmo, **options: Any) -> Any:
@@ -66,36 +60,23 @@ def options_of(number: Callable[[int], Any]) -> BiLMOptions:
 
 CALLS: dict[str, Callable[..., Any]] = {
     "layer": lambda n, elmo, **_: elmo.embed(TOKENS, n(1), max_tokens=n(20)),
-    "stream": lambda n, elmo, **_: list(elmo.stream(TEXT, n(0), max_tokens=n(20))),
     "spans": lambda n, elmo, **_: elmo.embed_spans(
         TEXT[:2], [n(4), n(8)], [n(7), n(11)], n(2), max_tokens=n(9)
     ),
     "uses": lambda n, elmo, **_: words_of(elmo, layer=n(1), most=n(2), seed=n(7)),
-    "top layer": lambda n, elmo, **_: words_of(elmo, layer=n(2)),
-    "mixes": lambda n, elmo, **_: Elmo(elmo.bilm, n(2)).num_output_representations,
     "documents": lambda n, model, **_: [
         x.forward for x in model.score(TOKENS[:3], documents=[n(1), n(1), n(2)], base=n(2))
     ],
-    "perplexity": lambda n, model, **_: model.perplexity(TOKENS[:2], documents=[n(3), n(3)]),
-    "base": lambda n, model, **_: model.score_continuations("the dog", ["ran"], base=n(2)),
-    "one place": lambda n, model, **_: model.substitutes(TEXT[0], n(1), k=n(3)),
     "places": lambda n, model, **_: model.substitutes(TEXT[0], [n(1), n(3)], n(2)),
-    "places of several": lambda n, model, **_: model.substitutes(TOKENS[:2], [[n(1)], [n(0)]]),
     "regions": lambda n, model, **_: regions(
         model.score(TEXT[:2], raw=True), [n(4), n(8)], [n(7), n(11)], after=n(1)
     ),
-    "region": lambda n, model, **_: model.score(TEXT[0], raw=True).region(n(4), n(7)),
-    "warm_up": lambda n, **_: warmed(n(3)),
     "control words": lambda n, **_: control_words(TEXT, OTHER, ["dog"], n(2), seed=n(3)),
-    "clusters": lambda n, **_: clusters(np.stack(random_uses()[0]["vector"]), n(3), seed=n(1)),
     "changes": lambda n, **_: changes(
         *random_uses(), n(2), n(5), permutations=n(30), min_uses=n(2)
     ),
     "nearest": lambda n, **_: nearest(random_uses()[0], np.ones(6), k=n(4)),
     "options": lambda n, **_: repr(options_of(n)),
-    "AllenNLP 0.9": lambda n, **_: list(
-        ElmoEmbedder("pretrained://tiny", cuda_device=n(-1)).embed_sentences(TOKENS, n(5))
-    ),
 }
 
 

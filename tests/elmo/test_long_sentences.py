@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from elmo_plugin import Elmo, LanguageModel
+from elmo_plugin import Elmo
 from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weights import write_weights
-from elmo_plugin.modules import SampledSoftmax
 from tests import oracle
 from tests.compare import assert_close
 from tests.conftest import Fuzz
@@ -41,8 +40,6 @@ class Case:
         self.bilm, self.options = random_bilm(lstm, {"max_characters_per_token": n_characters})
         randomize(self.bilm, std=0.4)
         self.bilm.warm_up()
-        self.softmax = SampledSoftmax(n_words=20, dim=5, n_negative_samples=None)
-        randomize(self.softmax)
         folder.mkdir()
         write_options(self.bilm.options, folder / "options.json")
         write_weights(self.bilm, folder / "weights.hdf5")
@@ -60,7 +57,7 @@ class Case:
     def expected(self) -> Layers:
         """The layers with the boundaries. With `carry` each sentence starts from the state after
         the one before, and otherwise from the same state."""
-        arrays = arrays_of(self.bilm, self.folder, self.softmax)
+        arrays = arrays_of(self.bilm, self.folder)
         known = {
             w: oracle.word_vector(arrays, self.options, w) for w in (*self.words, "<S>", "</S>")
         }
@@ -74,7 +71,6 @@ class Case:
             found.append(np.stack([np.concatenate(pair, axis=1) for pair in pairs]))
             if self.initial_state == "carry":
                 state = after
-        self.arrays = arrays
         return found
 
 
@@ -132,22 +128,3 @@ def test_long_words(tmp_path: Path, fuzz: Fuzz) -> None:
     for number, random in enumerate(fuzz.cases(1)):
         n_characters = random.choice([4096, 4096, 4095, 255, 256, 257, 258])
         check(Case(random, tmp_path / str(number), n_characters, 12), [*WAYS][number % len(WAYS)])
-
-
-def test_scores_of_long_sentences(tmp_path: Path, fuzz: Fuzz) -> None:
-    """Expected: the log softmax of the oracle's top layer."""
-    words = ["<S>", "</S>", "<UNK>", *(f"w{k}" for k in range(17))]
-    for number, random in enumerate(fuzz.cases(1)):
-        n_tokens = random_length(random)
-        case = Case(random, tmp_path / str(number), 10, n_tokens)
-        model = LanguageModel(case.bilm, case.softmax, words, initial_state=case.initial_state)
-        found = [model.score([sentence], base="e")[0] for sentence in case.sentences]
-        for scores, layer, sentence in zip(found, case.expected(), case.sentences, strict=True):
-            ids = [words.index(w) if w in words else 2 for w in sentence]
-            forward, backward = np.split(layer[-1], 2, axis=1)
-            for own, rows, targets in (
-                (scores.forward, forward[:-1], [*ids, 1]),
-                (scores.backward, backward[1:], [0, *ids]),
-            ):
-                expected = oracle.log_softmax(case.arrays, rows)[range(len(rows)), targets]
-                assert_close(own, expected, atol=1e-4, what=case.initial_state)

@@ -46,27 +46,24 @@ class NoFloat64(TorchDispatchMode):
         return result
 
 
+CALLS: dict[str, Callable[[LanguageModel], Any]] = {
+    "score": lambda model: model.score(SENTENCES, entropy=True),
+    "perplexity": lambda model: model.perplexity(SENTENCES),
+    "substitutes": lambda model: model.substitutes(SENTENCES),
+    "warm_up": lambda model: model.warm_up(SENTENCES),
+}
+
+
 @pytest.mark.usefixtures("lstm_path")
 @pytest.mark.parametrize("frozen", [True, False])
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda model: model.score(SENTENCES, entropy=True),
-        lambda model: model.perplexity(SENTENCES),
-        lambda model: model.substitutes(SENTENCES),
-        lambda model: model.warm_up(SENTENCES),
-    ],
-    ids=["score", "perplexity", "substitutes", "warm_up"],
-)
-def test_the_device_needs_no_float64(
-    monkeypatch: Any, frozen: bool, call: Callable[[LanguageModel], Any]
-) -> None:
+@pytest.mark.parametrize("call", CALLS)
+def test_the_device_needs_no_float64(monkeypatch: Any, frozen: bool, call: str) -> None:
     """Property of each call, with and without a snapshot of the biLM."""
     model = LanguageModel.from_pretrained("tiny")
     model.bilm.requires_grad_(not frozen)
     with NoFloat64() as mode:
         monkeypatch.setattr(Tensor, "cpu", lambda x: mode.cpu(x))
-        call(model)
+        CALLS[call](model)
 
 
 class NoFloat64OnMPS(TorchFunctionMode):

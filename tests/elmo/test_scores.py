@@ -167,12 +167,6 @@ def test_continuations(model: LanguageModel, tmp_path: Path) -> None:
             assert bits == pytest.approx([joined], rel=1e-5)
     missing = model.score_continuations("the", ["dog", "dog zyx"], unknown_missing=True)
     assert np.isnan(missing).tolist() == [False, True]
-    everything = model.score_continuations("the dog", [[w] for w in WORDS[:3]], "e")
-    others = model.score_continuations("the dog", WORDS[3:], "e")
-    assert everything.shape == (3,)
-    total = np.exp([*model.score_continuations("the dog", ["zyx"], "e"), *others]).sum()
-    (log_p, _), _ = distributions(model, tmp_path, ["the", "dog"], start(model))
-    assert total == pytest.approx(1 - np.exp(log_p[2, :2]).sum(), rel=1e-5)
 
 
 def test_forms_of_continuations(model: LanguageModel) -> None:

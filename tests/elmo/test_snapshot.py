@@ -22,7 +22,6 @@ SENTENCE = "He threw the stick to the dog .".split()
 
 CHANGES = {
     "float": lambda elmo, weights: elmo.float(),
-    "to": lambda elmo, weights: elmo.to("cpu"),
     "load_state_dict": lambda elmo, weights: elmo.load_state_dict(weights),
     "clear_caches": lambda elmo, weights: elmo.clear_caches(),
 }

@@ -59,13 +59,15 @@ def test_the_forms_of_a_text() -> None:
     elmo = Elmo(random_bilm().bilm)
     elmo.warm_up(SENTENCES[:1])
     before = elmo.bilm.warm_state.output.clone()
-    for text, found in ((TEXT[0], "one, whose"), (SENTENCES[0], "one, whose"), ([], "none")):
-        with pytest.raises(ValueError, match=f"expected several sentences, .* found {found}"):
-            elmo.warm_up(text)
-    with pytest.raises(ValueError, match="sentence 1: expected a list of tokens"):
-        elmo.warm_up([["A"], 3])
-    with pytest.raises(ValueError, match="batch_size: expected a whole number from 1"):
-        elmo.warm_up(SENTENCES, batch_size=0)
+    for text, n_rows, message in (
+        (TEXT[0], 4, "several sentences, .* found one, whose"),
+        (SENTENCES[0], 4, "several sentences, .* found one, whose"),
+        ([], 4, "several sentences, .* found none"),
+        ([["A"], 3], 4, "a list of tokens"),
+        (SENTENCES, 0, "a whole number from 1"),
+    ):
+        with pytest.raises(ValueError, match=f"expected {message}"):
+            elmo.warm_up(text, batch_size=n_rows)
     assert torch.equal(before, elmo.bilm.warm_state.output)
     with pytest.raises(RuntimeError, match="never loaded"):
         Elmo.from_options(BiLMOptions.from_dict(BLOCKS, source="test")).warm_up(SENTENCES)

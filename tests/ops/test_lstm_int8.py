@@ -14,7 +14,6 @@ from elmo_plugin.ops import backend
 from elmo_plugin.ops.lstm import examples, lstm_scan, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.text.lines import read_sentences
 from tests.compare import assert_close
-from tests.conftest import python
 
 needs_int8 = pytest.mark.skipif(
     not backend.quantizes(torch.empty(0)),
@@ -175,20 +174,14 @@ def test_what_is_not_finite_is_not_a_number(number):
 def test_vectors_of_the_english_model(initial_state):
     """The rule of docs/speed.md: for each layer the mean cosine with the layer in fp32 is at least
     0.999. The numbers are not those of fp32 or bf16, so int8 is what computed them."""
-    sentences = list(read_sentences("fixtures/text/train.txt"))[:64]
-    vectors = {
-        precision: Elmo.from_pretrained(
-            "small", initial_state=initial_state, precision=precision
-        ).embed(sentences, layer="all")
-        for precision in ("fp32", "bf16", "int8")
-    }
-    layers = {k: np.concatenate([x.reshape(3, -1, 256) for x in v], 1) for k, v in vectors.items()}
-
-    def cosines(x, y):
-        return (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
-
-    assert cosines(layers["int8"], layers["fp32"]).mean(1).min() > 0.999
-    assert cosines(layers["int8"], layers["bf16"])[1:].mean() < 0.99995
+    sentences, layers = list(read_sentences("fixtures/text/train.txt"))[:64], {}
+    for precision in ("fp32", "bf16", "int8"):
+        how = {"initial_state": initial_state, "precision": precision}
+        found = Elmo.from_pretrained("small", **how).embed(sentences, layer="all")
+        numbers = np.concatenate([x.reshape(3, -1, 256) for x in found], axis=1)
+        layers[precision] = numbers / np.linalg.norm(numbers, axis=-1, keepdims=True)
+    assert (layers["int8"] * layers["fp32"]).sum(-1).mean(1).min() > 0.999
+    assert (layers["int8"] * layers["bf16"])[1:].sum(-1).mean() < 0.99995
 
 
 def test_without_int8_products_the_precision_is_that_of_bf16(monkeypatch):
@@ -198,24 +191,6 @@ def test_without_int8_products_the_precision_is_that_of_bf16(monkeypatch):
     elmo, other = (Elmo.from_pretrained("tiny", precision=x) for x in ("int8", "bf16"))
     assert elmo.bilm.precision == other.bilm.precision != "int8"
     assert all(map(np.array_equal, elmo.embed(sentences), other.embed(sentences)))
-
-
-CHECKED = """
-import importlib, torch
-from elmo_plugin import ops
-torch.set_default_dtype(torch.float64)
-ops.backend.compare = lambda operator, _, dtype: print(operator.__name__, dtype)
-importlib.reload(ops)
-"""
-
-
-@needs_int8
-def test_the_kernel_is_tested_whatever_the_default_dtype():
-    """Expected: all forms of the kernels, as without the other default."""
-    dtypes = {"char_conv": {torch.float32}, "lstm": {*backend.KERNEL_DTYPES, torch.int8}}
-    dtypes["softmax"] = backend.KERNEL_DTYPES
-    expected = {f"elmo_plugin.ops.{name} {dtype}" for name in dtypes for dtype in dtypes[name]}
-    assert set(python("-c", CHECKED).stdout.splitlines()) == expected
 
 
 def test_training_in_int8_is_refused():

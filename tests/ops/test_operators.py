@@ -1,10 +1,14 @@
 """All operators on all paths, compared with their equations."""
 
+import importlib
+from unittest.mock import Mock
+
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from elmo_plugin import ops
 from elmo_plugin.modules import ProjectedLSTM, SampledSoftmax
 from elmo_plugin.ops import backend, char_conv, lstm, softmax
 from elmo_plugin.ops.linear import Linear
@@ -20,6 +24,15 @@ FORMS = [
     if dtype in backend.KERNEL_DTYPES or (dtype == torch.int8 and backend.quantizes(torch.empty(0)))
 ]
 """The compiled kernels of this machine."""
+
+
+@needs_kernel
+def test_all_kernels_are_compared(monkeypatch):
+    """Expected: each of them with PyTorch's operators, when the package is imported."""
+    compare = Mock()
+    monkeypatch.setattr(backend, "compare", compare)
+    importlib.reload(ops)
+    assert {(call.args[0], call.args[2]) for call in compare.call_args_list} == set(FORMS)
 
 
 @pytest.mark.usefixtures("lstm_path")
