@@ -16,7 +16,7 @@ import pytest
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora.controls import control_words
-from elmo_plugin.corpora.meanings import changes, nearest
+from elmo_plugin.corpora.meanings import changes, clusters, nearest
 from elmo_plugin.elmo.scores import regions
 from elmo_plugin.options import BiLMOptions
 from tests.conftest import ROOT
@@ -63,14 +63,22 @@ CALLS: dict[str, Callable[..., Any]] = {
     "spans": lambda n, elmo, **_: elmo.embed_spans(
         TEXT[:2], [n(4), n(8)], [n(7), n(11)], n(2), max_tokens=n(9)
     ),
+    "stream": lambda n, elmo, **_: list(elmo.stream(TEXT, n(0), max_tokens=n(20))),
+    "mixes": lambda n, elmo, **_: Elmo(elmo.bilm, n(2)).num_output_representations,
     "uses": lambda n, elmo, **_: words_of(elmo, layer=n(1), most=n(2), seed=n(7)),
     "documents": lambda n, model, **_: [
         x.forward for x in model.score(TOKENS[:3], documents=[n(1), n(1), n(2)], base=n(2))
     ],
+    "perplexity": lambda n, model, **_: model.perplexity(TOKENS[:2], documents=[n(3), n(3)]),
+    "base": lambda n, model, **_: model.score_continuations("the dog", ["ran"], base=n(2)),
+    "one place": lambda n, model, **_: model.substitutes(TEXT[0], n(1), k=n(3)),
+    "places of several": lambda n, model, **_: model.substitutes(TOKENS[:2], [[n(1)], [n(0)]]),
     "places": lambda n, model, **_: model.substitutes(TEXT[0], [n(1), n(3)], n(2)),
     "regions": lambda n, model, **_: regions(
         model.score(TEXT[:2], raw=True), [n(4), n(8)], [n(7), n(11)], after=n(1)
     ),
+    "region": lambda n, model, **_: model.score(TEXT[0], raw=True).region(n(4), n(7)),
+    "clusters": lambda n, **_: clusters(np.stack(random_uses()[0]["vector"]), n(3), seed=n(1)),
     "control words": lambda n, **_: control_words(TEXT, OTHER, ["dog"], n(2), seed=n(3)),
     "changes": lambda n, **_: changes(
         *random_uses(), n(2), n(5), permutations=n(30), min_uses=n(2)

@@ -55,26 +55,35 @@ def start(model: LanguageModel) -> oracle.State:
     return oracle_state(bilm.initial_state(model.initial_state, 1), 0)
 
 
-@pytest.mark.parametrize("initial_state", ["zero", "warm"])
-@pytest.mark.parametrize("base", [2, "e"])
+@pytest.mark.parametrize(
+    "initial_state, base, chunk", [("zero", 2, 15), ("warm", "e", 2**24), ("warm", 2, 2**24)]
+)
 def test_scores_are_the_oracles(
-    initial_state: str, base: int | str, tmp_path: Path, lstm_path: None
+    initial_state: str, base: int | str, chunk: int, tmp_path: Path, lstm_path: None, monkeypatch
 ) -> None:
-    """The oracle's log probabilities and entropies, in the base that is named. A word that the
-    softmax lacks has the probability of `<UNK>`."""
+    """The oracle's log probabilities and entropies, in the base that is named, and the ranks among
+    those of all words. A word that the softmax lacks has the probability of `<UNK>`. Chunks have
+    one row or all."""
+    monkeypatch.setattr("elmo_plugin.modules.sampled_softmax.CHUNK_NUMBERS", chunk)
     model = language_model(initial_state=initial_state)
     scale = math.log(2) if base == 2 else 1
-    for found, sentence in zip(model.score(SENTENCES, True, base, max_tokens=12), SENTENCES):
+    scores = model.score(SENTENCES, True, base, rank=True, max_tokens=12)
+    for found, sentence in zip(scores, SENTENCES, strict=True):
         ids = [WORDS.index(w) if w in WORDS else 2 for w in sentence]
         of_all, _ = distributions(model, tmp_path, sentence, start(model))
         for name, log_p, targets in zip(
             ("forward", "backward"), of_all, ([*ids, 1], [0, *ids]), strict=True
         ):
-            expected = log_p[np.arange(len(targets)), targets] / scale
-            np.testing.assert_allclose(getattr(found, name), expected, atol=1e-6, rtol=1e-6)
+            own = log_p[np.arange(len(targets)), targets]
+            np.testing.assert_allclose(getattr(found, name), own / scale, atol=1e-6, rtol=1e-6)
             entropy = -(np.exp(log_p) * log_p).sum(axis=1) / scale
             of_entropy = getattr(found, f"{name}_entropy")
             np.testing.assert_allclose(of_entropy, entropy, atol=1e-6, rtol=1e-6)
+            ranks = (log_p > own[:, None]).sum(axis=1) + 1
+            assert getattr(found, f"{name}_rank").tolist() == ranks.tolist()
+            if name == "forward":
+                bits = -own[:-1] / np.log(2)
+                np.testing.assert_allclose(found.surprisal, bits, rtol=1e-5, atol=1e-6)
         assert found.tokens == sentence
         assert found.in_vocabulary.tolist() == [w in WORDS for w in sentence]
 

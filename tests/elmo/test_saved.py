@@ -89,31 +89,26 @@ def test_files_of_another_model_are_replaced(bilm_files: BiLMFiles, tmp_path: Pa
 
 
 def test_words_and_a_softmax_are_not_lost(bilm_archive: str, tmp_path: Path) -> None:
-    """A folder with words or a softmax, which the files of `save` would not replace, is refused and
-    unchanged. An export with both replaces them."""
-    elmo, folder = Elmo.from_archive(bilm_archive), tmp_path / "model"
-    for lost in (r"vocabulary\.txt, the softmax in weights\.hdf5", r"the softmax in weights\.hdf5"):
-        allennlp("bilm-export", bilm_archive, folder, "--softmax")
-        if not lost.startswith("voc"):
-            (folder / "vocabulary.txt").unlink()
-        before = {file.name: file.read_bytes() for file in folder.iterdir()}
-        with pytest.raises(InputError, match=rf"model: .*without another model, found {lost}$"):
-            elmo.save(folder)
-        assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-    (folder / "weights.hdf5").unlink()
+    """A folder with words or a softmax, which the files of `save` would not replace, or the folder
+    of a run, whose own weights would be read instead, is refused and unchanged."""
+    elmo, folder, run = Elmo.from_archive(bilm_archive), tmp_path / "model", tmp_path / "run"
+    allennlp("bilm-export", bilm_archive, folder, "--softmax")
+    shutil.unpack_archive(bilm_archive, run, filter="data")
+    for path, lost, removed in (
+        (run, r"config\.json", None),
+        (folder, r"vocabulary\.txt, the softmax in weights\.hdf5", "vocabulary.txt"),
+        (folder, r"the softmax in weights\.hdf5", "weights.hdf5"),
+    ):
+        before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+        with pytest.raises(InputError, match=rf"{path}: .*without another model, found {lost}"):
+            elmo.save(path)
+        assert before == {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+        if removed:
+            (path / removed).unlink()
     elmo.save(folder)
     elmo.save(folder)
     with pytest.raises(InputError, match="softmax"):
         LanguageModel.from_archive(folder)
-
-
-def test_the_folder_of_a_run(bilm_archive: str, bilm_files: BiLMFiles, tmp_path: Path) -> None:
-    """Its own weights would be read instead of the saved ones, so it is refused and unchanged."""
-    shutil.unpack_archive(bilm_archive, tmp_path / "run", filter="data")
-    files = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError, match=r"run: expected a folder without .*, found config\.json"):
-        tuned(bilm_files).save(tmp_path / "run")
-    assert sorted(tmp_path.rglob("*")) == files
 
 
 def test_paths_in_the_home_folder(

@@ -1,4 +1,4 @@
-"""Surprisal, ranks, missing scores, regions and continuations, compared with the oracle."""
+"""Missing scores, regions and continuations, compared with the oracle."""
 
 import re
 from pathlib import Path
@@ -13,38 +13,10 @@ from elmo_plugin.corpora import regions, score_columns
 from tests.conftest import Said
 from tests.elmo.test_language_model import SENTENCES, WORDS, distributions, language_model, start
 
-IDS = [[WORDS.index(w) if w in WORDS else 2 for w in sentence] for sentence in SENTENCES]
-
 
 @pytest.fixture
 def model() -> LanguageModel:
     return language_model()
-
-
-@pytest.mark.parametrize("base", [2, "e"])
-@pytest.mark.parametrize("chunk", [2**24, 15])
-def test_surprisal_and_ranks(
-    model: LanguageModel,
-    base: int | str,
-    chunk: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Expected: the oracle's log probabilities of all words, sorted. Chunks have one row or all."""
-    monkeypatch.setattr("elmo_plugin.modules.sampled_softmax.CHUNK_NUMBERS", chunk)
-    found = model.score(SENTENCES, base=base, rank=True)
-    for scores, sentence, ids in zip(found, SENTENCES, IDS, strict=True):
-        (forward, backward), _ = distributions(model, tmp_path, sentence, start(model))
-        n = np.arange(len(ids))
-        bits = -forward[n, ids] / np.log(2)
-        np.testing.assert_allclose(scores.surprisal, bits, rtol=1e-5, atol=1e-6)
-        for name, log_p, targets in (
-            ("forward_rank", forward, [*ids, 1]),
-            ("backward_rank", backward, [0, *ids]),
-        ):
-            by_rank = (-log_p).argsort(axis=1)
-            expected = [list(row).index(k) + 1 for row, k in zip(by_rank, targets)]
-            assert getattr(scores, name).tolist() == expected
 
 
 def test_unknown_words_are_missing(model: LanguageModel) -> None:
