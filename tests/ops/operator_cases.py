@@ -69,7 +69,7 @@ def with_gradients(
 
 def compare(found: Results, expected: Results, bound: float) -> None:
     """Compare with a bound that is a share of the largest finite number, and at least absolute. In
-    bf16, the cosine is at least 0.999, too."""
+    bf16, the cosine is at least 0.995, too."""
     for x, y in zip(found, expected, strict=True):
         x, finite = x.to(y.dtype), y[y.isfinite()]
         largest = max(1.0, float(finite.abs().max())) if finite.numel() else 1.0
@@ -79,7 +79,7 @@ def compare(found: Results, expected: Results, bound: float) -> None:
         assert difference <= bound * largest, f"a difference of {difference:g} at {largest:g}"
         if bound == BF16 and finite.any():
             near = cosine(x[y.isfinite()], finite)
-            assert near >= 0.999, f"a cosine of {near:g}"
+            assert near >= 0.995, f"a cosine of {near:g}"
 
 
 def lstm_case(random: Random, dtype: torch.dtype) -> bool:
