@@ -161,19 +161,15 @@ def test_a_language_model_in_training_is_an_owner() -> None:
 
 @pytest.mark.parametrize("trained", [False, True])
 def test_a_carried_state_has_the_type_of_the_biLM(trained: bool) -> None:
-    """The biLM is float16 for one batch, and then float32 again. The state of an `Elmo` that was in
-    float32 all the time differs from it after several batches only by what its memory has left of
-    the first, and its type is the biLM's."""
-    bilm, states = random_bilm().bilm, []
-    for is_half in (False, True):
-        elmo = Elmo(copy.deepcopy(bilm), initial_state="carry", requires_grad=trained)
-        if is_half:
-            elmo.bilm.half()
-        elmo.embed([SENTENCE, SENTENCE[:3]])
-        elmo.bilm.float()
-        for sentences in ([SENTENCE], [SENTENCE, SENTENCE]):
-            found = elmo.embed(sentences, "top", as_tensors=True)
-            assert all(x.dtype == torch.float32 for x in found)
+    """The biLM is float16 for one batch, and then float32 again. The state differs after several
+    batches from that of an `Elmo` in float32 only by what its memory has left of the first."""
+    states = []
+    for first in (torch.float32, torch.float16):
+        elmo = Elmo(random_bilm().bilm, initial_state="carry", requires_grad=trained)
+        for dtype, n_rows in ((first, 2), (torch.float32, 1), (torch.float32, 2)):
+            elmo.bilm.to(dtype)
+            found = elmo.embed([SENTENCE] * n_rows, "top", as_tensors=True)
+            assert all(x.dtype == dtype for x in found)
         states.append(elmo.carried.state)
     for right, state in zip(*states):
         assert state.dtype == torch.float32

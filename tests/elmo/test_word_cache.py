@@ -100,14 +100,6 @@ def test_a_context_leaves_nothing_behind(elmo, context):
     assert torch.equal(found, expected)
 
 
-def test_a_biLM_made_in_inference_mode(bilm_files):
-    """The weights of such a biLM have no versions."""
-    with torch.inference_mode():
-        elmo = Elmo.from_files(*bilm_files)
-        found = vectors(elmo)
-    assert torch.equal(found, vectors(Elmo.from_files(*bilm_files)))
-
-
 def test_several_threads(elmo):
     """Each thread gets the vectors of its own words, up to the rounding of other shapes."""
     batches = [[[f"w{i % 37}", f"x{i % 11}"], [f"y{i}"]] for i in range(60)]
@@ -116,15 +108,6 @@ def test_several_threads(elmo):
     with ThreadPoolExecutor(4) as threads:
         for found, right in zip(threads.map(elmo.embed, batches), expected, strict=True):
             assert_close(np.concatenate(found), right, atol=1e-6, what="vectors")
-
-
-def test_requires_grad_after_building_trains_the_biLM(elmo):
-    """`requires_grad_` after building means what `requires_grad` does."""
-    frozen = vectors(elmo)
-    elmo.bilm.requires_grad_(True)
-    elmo(elmo.characters(SENTENCES))["elmo_representations"][0].sum().backward()
-    assert all(p.grad is not None for p in elmo.bilm.bilstm.parameters())
-    assert_close(vectors(elmo), frozen, atol=1e-6, what="vectors")
 
 
 WORDS = ["<S>", "</S>", "the", "dog", "-", "naïve", "x" * 60, *(f"w{i}" for i in range(20))]
