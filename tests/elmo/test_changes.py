@@ -162,8 +162,11 @@ def own_forward(elmo, random):
     if "forward" in layer.__dict__:
         del layer.forward
     else:
-        forward = partial(type(layer).forward, layer)
-        layer.forward = lambda inputs, *rest: forward(inputs * 2, *rest)
+        layer.forward = partial(doubled, type(layer).forward, layer)
+
+
+def doubled(forward, layer, inputs, *rest):
+    return forward(layer, inputs * 2, *rest)
 
 
 def scaled(part: str, name: str, elmo, random):

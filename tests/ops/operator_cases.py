@@ -172,12 +172,10 @@ def softmax_case(random: Random, dtype: torch.dtype) -> bool:
         for x, y, bound in zip(found, expected, (1e-6, 1e-5)):
             compare(x, y, bound if dtype == torch.float32 else BF16)
     of_rows = log_likelihoods(hidden, all_words, weight.to(dtype), arguments[2])
-    compare([-of_rows.sum()], [-found[0][0]], 1e-5)
+    compare([of_rows.sum()], found[0], 1e-5 if dtype == torch.float32 else BF16)
     random.choice(arguments)[-1] = torch.nan
-    for function, _ in pairs[: 1 if n == 1 else 2]:
-        [loss], [d_hidden, *_] = with_gradients(function, *arguments)
-        assert loss.isnan(), "NaN is lost"
-        assert d_hidden[-1].isnan().all(), "NaN is lost in the gradient"
+    [loss], [d_hidden, *_] = with_gradients(function, *arguments)
+    assert loss.isnan() and d_hidden[-1].isnan().all(), "NaN is lost"
     return True
 
 
