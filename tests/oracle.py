@@ -114,6 +114,19 @@ def log_softmax(arrays: Arrays, hidden: np.ndarray) -> np.ndarray:
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
+def distributions(
+    arrays: Arrays, options: Options, tokens: Sequence[str], state: State
+) -> tuple[list[np.ndarray], State]:
+    """
+    Read a sentence of `tokens`, which include the boundaries. Return the log probabilities of all V
+    words for each token but the first, and, in the backward direction, for each but the last, both
+    of shape `(n - 1, V)`, and the state after it.
+    """
+    layers, state = sentence(arrays, options, tokens, state)
+    forward, backward = np.split(layers[-1], 2, axis=1)
+    return [log_softmax(arrays, x) for x in (forward[:-1], backward[1:])], state
+
+
 def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 

@@ -38,16 +38,11 @@ def language_model(**settings: str) -> LanguageModel:
 def distributions(
     model: LanguageModel, folder: Path, sentence: list[str], state: oracle.State
 ) -> tuple[list[np.ndarray], oracle.State]:
-    """The oracle's log probabilities of all words at each place of the forward direction, and of
-    the backward direction, each of shape `(n + 1, V)`, and the state after the sentence."""
+    """The oracle's log probabilities of all words in both directions, each of shape `(n + 1, V)`,
+    and the state after the sentence."""
     arrays = arrays_of(model.bilm, folder, model.softmax)
     tokens = ["<S>", *sentence, "</S>"]
-    layers, after = oracle.sentence(arrays, random_bilm().options, tokens, state)
-    forward, backward = np.split(layers[-1], 2, axis=1)
-    return [
-        np.array([oracle.log_softmax(arrays, h) for h in rows])
-        for rows in (forward[:-1], backward[1:])
-    ], after
+    return oracle.distributions(arrays, random_bilm().options, tokens, state)
 
 
 def start(model: LanguageModel) -> oracle.State:

@@ -39,16 +39,12 @@ def batch(model: BiLMWithSoftmax) -> tuple[torch.Tensor, torch.Tensor]:
 
 def expected_log_p(model: BiLMWithSoftmax, folder) -> list[list[float]]:
     """For each sentence log p of w_1 .. w_n, the end; then of the beginning, w_1 .. w_n."""
-    arrays = arrays_of(model.bilm, folder, model.softmax)
-    found = []
+    arrays, found = arrays_of(model.bilm, folder, model.softmax), []
     for sentence in SENTENCES:
-        tokens = ["<S>", *sentence, "</S>"]
-        layers, _ = oracle.sentence(arrays, OPTIONS, tokens, oracle.zero_state(OPTIONS))
-        forward, backward = np.split(layers[-1], 2, axis=1)
-        ids = [WORDS.index(word) for word in tokens]
-        log_p = [oracle.log_softmax(arrays, h)[k] for h, k in zip(forward[:-1], ids[1:])]
-        log_p += [oracle.log_softmax(arrays, h)[k] for h, k in zip(backward[1:], ids[:-1])]
-        found.append(log_p)
+        tokens, zero = ["<S>", *sentence, "</S>"], oracle.zero_state(OPTIONS)
+        (forward, backward), _ = oracle.distributions(arrays, OPTIONS, tokens, zero)
+        ids, n = [WORDS.index(word) for word in tokens], range(len(sentence) + 1)
+        found.append([*forward[n, ids[1:]], *backward[n, ids[:-1]]])
     return found
 
 
