@@ -18,16 +18,9 @@ DOCUMENTS = ["a", "a", "a", "b", "c", "c", "c", "c", "d"]
 TEXT = [
     sentence.split()
     for sentence in (
-        "The nurse drank the cold water .",
-        "She was thirsty .",
-        "It rained .",
-        "He left !",
-        "Why ?",
-        "",
-        "It is n't easy , because Dr. Smith knows .",
-        "A dog barks at night .",
-        "The end .",
-    )
+        "The nurse drank the cold water . | She was thirsty . | It rained . | He left ! | Why ? | "
+        "| It is n't easy , because Dr. Smith knows . | A dog barks at night . | The end ."
+    ).split("|")
 ]
 NAMES = ("forward", "backward", "forward_entropy", "backward_entropy")
 

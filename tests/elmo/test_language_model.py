@@ -15,8 +15,7 @@ from allennlp.models import load_archive
 from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora.score_table import score_columns
-from elmo_plugin.formats.bilm_tf.texts import write_options, write_vocabulary_file
-from elmo_plugin.formats.bilm_tf.weights import write_weights
+from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.modules import SampledSoftmax
 from elmo_plugin.ops.softmax import torch_ops
 from tests import conftest, oracle
@@ -247,14 +246,12 @@ def test_a_digest_in_half_precision(dtype: torch.dtype) -> None:
     assert model.fingerprint() != before
 
 
-def test_loading(bilm_files: BiLMFiles, bilm_archive: str, tmp_path: Path) -> None:
+def test_loading(bilm_files: BiLMFiles, tmp_path: Path) -> None:
     """Expected: the same scores from bilm-tf's files as from the modules that wrote them. A biLM
     without a softmax is named."""
     model = language_model()
+    write_model_files(tmp_path, model.bilm, softmax=model.softmax, words=WORDS)
     files = [tmp_path / name for name in ("options.json", "weights.hdf5", "vocabulary.txt")]
-    write_options(model.bilm.options, files[0])
-    write_weights(model.bilm, files[1], model.softmax)
-    write_vocabulary_file(WORDS, files[2])
     expected = model.score(SENTENCES[0]).forward
     for loaded in (LanguageModel.from_files(*files), LanguageModel.from_archive(tmp_path)):
         np.testing.assert_allclose(loaded.score(SENTENCES[0]).forward, expected, rtol=1e-6)
