@@ -1,5 +1,6 @@
 """Apple's GPUs have no float64. No such GPU is needed: the tensors of the model stand for those of
-its device, and those of which `cpu` makes copies for the CPU's."""
+its device, and those of which `cpu` makes copies for the CPU's; PyTorch's fake tensors, which have
+no numbers, may be on any device."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
@@ -63,9 +66,20 @@ def test_the_device_needs_no_float64(monkeypatch: Any, frozen: bool, call: str) 
         CALLS[call](model)
 
 
+class NoFloat64OnMPS(TorchFunctionMode):
+    """Refuses float64 on Apple's GPUs."""
+
+    def __torch_function__(self, function: Any, _: Any, arguments: Any = (), options: Any = None):
+        result = function(*arguments, **(options or {}))
+        for x in tree_leaves(result):
+            if isinstance(x, Tensor) and x.device.type == "mps" and x.dtype == torch.float64:
+                raise AssertionError(f"{function} gives float64 on an Apple GPU")
+        return result
+
+
 def test_a_sampled_loss_needs_no_float64() -> None:
     """Property of the expected counts of the targets and the samples, which are on the device."""
-    words = torch.arange(6)
-    with NoFloat64():
+    with FakeTensorMode(), NoFloat64OnMPS():
+        words = torch.zeros(6, dtype=torch.long, device="mps")
         counts = expected_count(words, n_tries=25, n_words=300)
-    assert counts.dtype == torch.float32
+    assert counts.device.type == "mps" and counts.dtype == torch.float32
