@@ -64,7 +64,9 @@ CALLS: dict[str, Callable[..., Any]] = {
         TEXT[:2], [n(4), n(8)], [n(7), n(11)], n(2), max_tokens=n(9)
     ),
     "stream": lambda n, elmo, **_: list(elmo.stream(TEXT, n(0), max_tokens=n(20))),
-    "mixes": lambda n, elmo, **_: Elmo(elmo.bilm, n(2)).num_output_representations,
+    "mixes": lambda n, elmo, **_: (
+        Elmo(elmo.bilm, num_output_representations=n(2)).num_output_representations
+    ),
     "uses": lambda n, elmo, **_: words_of(elmo, layer=n(1), most=n(2), seed=n(7)),
     "documents": lambda n, model, **_: [
         x.forward for x in model.score(TOKENS[:3], documents=[n(1), n(1), n(2)], base=n(2))

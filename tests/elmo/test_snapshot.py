@@ -259,7 +259,10 @@ def test_no_dropout_in_any_thread(bilm_files, trained):
     other = Elmo(one.bilm, dropout=0.5, requires_grad=trained)
     one.bilm.bilstm.dropout.p = 0.5
     both = torch.nn.ModuleList([one, other]).train()
+    one.bilm.train()
+    modes = [module.training for module in both.modules()]
+    assert one.training and one.bilm.bilstm.dropout.training
     with ThreadPoolExecutor(6) as threads:
         for found in threads.map(lambda k: both[k % 2].embed(SENTENCE), range(100)):
             assert_close(found, expected, atol=1e-6, what="vectors")
-            assert all(module.training for module in both.modules())
+            assert [module.training for module in both.modules()] == modes

