@@ -69,9 +69,9 @@ def examples_of(operator, dtype):
 @needs_kernel
 @pytest.mark.parametrize("operator, dtype", FORMS)
 def test_the_number_of_threads_changes_no_bit(operator, dtype):
-    """Property: results and gradients of the kernels have the same bits, except gradients of the
-    LSTM, of which threads add up parts."""
-    n_compared = 3 if operator is lstm else None
+    """Property: results and gradients of the kernels have the same bits, except the gradient of the
+    LSTM's bias, the last one, which is the sum of a part of each thread."""
+    n_compared = -1 if operator is lstm and dtype != torch.int8 else None
     for given in examples_of(operator, dtype):
         results = []
         for n_threads in (1, 2, 3, 6):
