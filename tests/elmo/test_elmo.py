@@ -1,7 +1,6 @@
 import copy
 from contextlib import suppress
 
-import cached_path
 import numpy
 import pytest
 import torch
@@ -328,14 +327,6 @@ def test_made_on_the_device_meta(elmo, assign):
         other.bilm.boundaries.fill_(7)
     other.load_state_dict(elmo.state_dict(), assign=assign)
     assert numpy.array_equal(other.embed("A dog"), elmo.embed("A dog"))
-
-
-def test_files_at_an_address(bilm_files, monkeypatch):
-    """Each file is where `cached_path` has put it."""
-    local = {f"https://example.org/{k}": path for k, path in enumerate(bilm_files)}
-    monkeypatch.setattr(cached_path, "cached_path", lambda name, **_: local[name])
-    found = Elmo.from_files(*local).embed("the dog")
-    assert numpy.array_equal(found, Elmo.from_files(*bilm_files).embed("the dog"))
 
 
 @pytest.mark.parametrize("layer", ["bottom", 3, -1, True, None, 1.5])
