@@ -104,8 +104,9 @@ def test_max_tokens(
     assert sorted(found, reverse=True) == n_sentences
 
 
-def test_carry_continues_from_the_row_above(tmp_path: Path) -> None:
-    """The oracle reads the two sentences one after another; substitutes change no state."""
+def test_carry_continues_from_the_row_above(tmp_path: Path, monkeypatch) -> None:
+    """The oracle reads the two sentences one after another; substitutes change no state, whatever
+    happens in the call."""
     model = language_model(initial_state="carry")
     state = oracle.zero_state(random_bilm().options)
     for sentence in SENTENCES[:1], SENTENCES[2:3]:
@@ -114,12 +115,6 @@ def test_carry_continues_from_the_row_above(tmp_path: Path) -> None:
         [found] = model.score(sentence, base="e")
         assert found.forward[-1] == pytest.approx(log_p[-1, 1], rel=1e-5)
         state = after
-
-
-def test_substitutes_that_fail_move_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By definition: the state before the call, whatever happens in it."""
-    model = language_model(initial_state="carry")
-    model.score(SENTENCES[0])
     before = model.carried.state
     monkeypatch.setattr(model.softmax, "logits", None)
     with pytest.raises(TypeError):
