@@ -88,7 +88,7 @@ def lstm_case(random: Random, dtype: torch.dtype) -> bool:
     most 1e-6 and gradients by 1e-5. Returns whether there was a case.
     """
     torch.manual_seed(random.randrange(10_000))
-    dim, n_steps = random.choice([1, 7, 64, 65, 130, 1030]), random.choice([1, 2, 3, 5, 9])
+    dim, n_steps = random.choice([1, 7, 64, 65, 130, 1030]), random.choice([1, 2, 3, 5])
     n_inputs = random.choice([1, 5, 64])
     n_rows = random.choice([1, 1, 2, 2, 3, 5, random.randint(6, 70)])
     projection_dim = random.choice([dim, 3, 20, 70])
