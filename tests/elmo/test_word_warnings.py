@@ -258,7 +258,7 @@ def test_a_table_of_words(unknown: Any) -> None:
 @pytest.mark.parametrize(
     "command, n_unknown",
     [
-        ("score {}/text", 1),
+        ("score {}/text --format jsonl --output-file {}/out", 1),
         ("score --pairs {}/pairs", 1),
         ("uses {}/text {}/words {}/out", 0),  # of a model whose vectors need no vocabulary
     ],
