@@ -1,8 +1,6 @@
 import gc
 import random
 import threading
-import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from allennlp.common import Params
-from allennlp.data import DataLoader, DatasetReader
+from allennlp.data import DataLoader
 from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
 from allennlp.data.fields import MetadataField
 from allennlp.nn.util import move_to_device
@@ -23,22 +21,18 @@ from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import CorpusError
+from tests.conftest import write_file
 
-STREAMS = {"forward_inputs", "forward_targets", "backward_inputs", "backward_targets"}
-KEYS = {"words", "word_ids", *STREAMS}
+STREAMS = ("forward_inputs", "forward_targets", "backward_inputs", "backward_targets")
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Write 200 sentences of up to 9 of 60 words."""
-    file = tmp_path / "text.txt"
-    numbers = np.random.default_rng(0)
-    lines = [
-        " ".join(f"w{k}" for k in numbers.integers(0, 60, size=numbers.integers(1, 10)))
-        for _ in range(200)
-    ]
-    file.write_text("\n".join(lines))
-    return file
+    numbers = random.Random(0)
+    lines = (numbers.choices(range(60), k=numbers.randint(1, 9)) for _ in range(200))
+    text = "\n".join(" ".join(f"w{k}" for k in line) for line in lines)
+    return write_file(tmp_path / "text.txt", text)
 
 
 def make(file: Path, **params) -> BiLMDataLoader:
@@ -65,8 +59,17 @@ def tensors_of(batches) -> list[dict[str, list]]:
     return [{key: tensor.tolist() for key, tensor in tensors(batch).items()} for batch in batches]
 
 
-def n_targets(batch: dict[str, Any]) -> int:
-    return int((tensors(batch)["forward_targets"] != -100).sum())
+def of_two_ranks(
+    monkeypatch: pytest.MonkeyPatch, file: Path, **params
+) -> list[list[dict[str, list]]]:
+    """Return the windows that each of two processes reads, with half the rows."""
+    monkeypatch.setattr(data_loader, "is_distributed", lambda: True)
+    monkeypatch.setattr(data_loader.dist, "get_world_size", lambda: 2)
+    found = []
+    for rank in range(2):
+        monkeypatch.setattr(data_loader.dist, "get_rank", lambda rank=rank: rank)
+        found.append(tensors_of(make(file, batch_size=3, **params)))
+    return found
 
 
 _others: set[threading.Thread] = set()
@@ -96,18 +99,11 @@ def test_a_window_is_what_the_model_reads(file: Path) -> None:
     ids = {word: rank if rank < 40 else 2 for rank, word in enumerate(words)}
     spelled = dict(zip(map(tuple, words_to_characters(words, 12).tolist()), words, strict=True))
     rows: list[list[tuple]] = [[] for _ in range(4)]
-    for index, batch in enumerate(map(tensors, make(file, shuffle=None))):
-        assert batch["starts"].tolist() == [index == 0] * 4
-        inputs = [spelled[tuple(characters)] for characters in batch["words"].tolist()]
+    for index, batch in enumerate(tensors_of(make(file, shuffle=None))):
+        assert batch["starts"] == [index == 0] * 4
+        inputs = [spelled[tuple(characters)] for characters in batch["words"]]
         assert len(set(inputs)) == len(inputs)
-        for row, *parts in zip(
-            rows,
-            batch["forward_inputs"].tolist(),
-            batch["forward_targets"].tolist(),
-            batch["backward_inputs"].tolist(),
-            batch["backward_targets"].tolist(),
-            strict=True,
-        ):
+        for row, *parts in zip(rows, *(batch[name] for name in STREAMS), strict=True):
             for forward_in, forward_out, backward_in, backward_out in zip(*parts, strict=True):
                 assert (forward_out == -100) == (backward_out == -100)
                 if forward_out != -100:
@@ -116,71 +112,55 @@ def test_a_window_is_what_the_model_reads(file: Path) -> None:
     for line in file.read_text().split("\n"):
         forward = ["<S>", *line.split(), "</S>"]
         backward = forward[::-1]
-        expected += [
-            (forward[i], ids[forward[i + 1]], backward[i], ids[backward[i + 1]])
-            for i in range(len(forward) - 1)
-        ]
+        for i in range(len(forward) - 1):
+            targets = ids[forward[i + 1]], ids[backward[i + 1]]
+            expected.append((forward[i], targets[0], backward[i], targets[1]))
     assert [step for row in rows for step in row] == expected
 
 
-def test_types_and_shapes(file: Path) -> None:
-    """The types and shapes are those of the class's docstring."""
-    for batch in make(file):
-        assert list(batch) == ["starts", "window"]
-        assert batch["starts"].dtype == torch.bool
-        assert batch["starts"].shape == (4,)
-        window = batch["window"].tensors()
-        assert set(window) == KEYS
-        assert window["words"].dtype == torch.int16
-        assert window["words"].shape[1] == 12
-        assert window["word_ids"].dtype == torch.int64
-        assert window["word_ids"].shape == window["words"].shape[:1]
-        for key in STREAMS:
-            assert window[key].dtype == torch.int64
-            assert window[key].shape == (4, 5)
-
-
 def test_a_window_is_a_batch_to_allennlp(file: Path) -> None:
-    """The batch is a plain dictionary of 4 rows. Counting the rows or moving the batch does not
-    make its window, and the model then finds the window's tensors on the device that the batch was
-    moved to."""
-    batch = next(iter(make(file)))
-    assert type(batch) is dict
+    """The types and shapes are those of the class's docstring. The batch is a plain dictionary of 4
+    rows. Counting the rows or moving the batch does not make its window, and the model then finds
+    the window's tensors on the device that the batch was moved to; the meta device represents any
+    but the CPU."""
+    loader = make(file)
+    batch = next(iter(loader))
+    assert type(batch) is dict and list(batch) == ["starts", "window"]
+    assert (batch["starts"].dtype, batch["starts"].shape) == (torch.bool, (4,))
     assert get_batch_size(batch) == 4
     moved = move_to_device(batch, torch.device("meta"))
     assert moved["starts"].device.type == "meta"
     assert not workers()
     found = moved["window"].tensors(moved["starts"].device)
-    assert found.keys() == KEYS
-    assert {tensor.device.type for tensor in found.values()} == {"meta"}
-
-
-def test_counts_are_known(file: Path) -> None:
-    """The numbers of windows and targets are counted, and each epoch predicts every token once."""
-    loader = make(file)
-    sentences = [line.split() for line in file.read_text().split("\n")]
-    expected = len(loader)
-    for _ in range(3):
-        windows = list(loader)
-        assert len(windows) == len(loader)
-        assert abs(len(loader) - expected) <= 2
-        predicted = sum(n_targets(batch) for batch in windows)
-        assert predicted == sum(map(len, sentences)) + len(sentences)
+    assert {x.device.type for x in found.values()} == {"meta"}
+    assert (found["words"].dtype, found["words"].shape[1]) == (torch.int16, 12)
+    assert (found["word_ids"].dtype, found["word_ids"].shape) == (
+        torch.int64,
+        (len(found["words"]),),
+    )
+    assert found.keys() == {"words", "word_ids", *STREAMS}
+    assert {(found[key].dtype, found[key].shape) for key in STREAMS} == {(torch.int64, (4, 5))}
+    loader.set_target_device(torch.device("meta"))
+    assert next(iter(loader))["starts"].device.type == "meta"
 
 
 def test_epochs_follow_from_the_seed_and_their_number(file: Path) -> None:
     """Two loaders agree in every epoch, regardless of the global random states, and do not change
     these."""
+
+    def states() -> tuple[Any, ...]:
+        return random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist()
+
     first = make(file)
     epochs = [tensors_of(first), tensors_of(first)]
     assert epochs[0] != epochs[1]
     random.seed(5)
     np.random.seed(5)
     torch.manual_seed(5)
-    before = (random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist())
+    before = states()
     second = make(file)
     assert [tensors_of(second), tensors_of(second)] == epochs
-    assert before == (random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist())
+    assert before == states()
     assert tensors_of(make(file, seed=1)) != epochs[0]
 
 
@@ -193,20 +173,14 @@ def test_discarded_windows_are_never_made(file: Path, monkeypatch: pytest.Monkey
     _others.update(workers())  # of these windows, which may still be ending
     loader = make(file)
     made: list[int] = []
-    load_tokens = loader.corpus.load_tokens
-
-    def counting(shard: int) -> np.ndarray:
-        made.append(shard)
-        return load_tokens(shard)
-
-    monkeypatch.setattr(loader.corpus, "load_tokens", counting)
+    load = loader.corpus.load_tokens
+    monkeypatch.setattr(loader.corpus, "load_tokens", lambda x: made.append(x) or load(x))
     for _ in loader:
         pass
     batches = iter(loader)
     for _ in range(7):
         next(batches)
-    assert made == []
-    assert not workers()
+    assert made == [] and not workers()
     assert tensors_of(batches) == expected
     assert made == [0]
 
@@ -215,10 +189,8 @@ def test_windows_may_be_read_in_any_order(file: Path) -> None:
     """The windows are the same as in their own order, also when they are read again."""
     expected = tensors_of(make(file))
     windows = list(make(file))
-    order = list(range(len(windows)))
-    random.Random(0).shuffle(order)
-    found = {index: tensors_of([windows[index]])[0] for index in order}
-    assert [found[index] for index in range(len(windows))] == expected
+    for index in random.Random(0).sample(range(len(windows)), len(windows)):
+        assert tensors_of([windows[index]]) == [expected[index]]
     assert tensors_of(windows) == expected
 
 
@@ -253,89 +225,64 @@ def test_the_thread_ends_with_its_epoch(file: Path) -> None:
 
 
 @pytest.mark.parametrize("shuffle", ["sentences", None])
+@pytest.mark.parametrize("restart_every", [None, 2, 3, 7])
 def test_ranks_read_what_one_process_would(
-    file: Path, monkeypatch: pytest.MonkeyPatch, shuffle: str | None
+    file: Path, monkeypatch: pytest.MonkeyPatch, shuffle: str | None, restart_every: int | None
 ) -> None:
-    """The oracle is one process with all rows: the rows of two ranks together are its rows."""
-
-    def read(loader: BiLMDataLoader) -> Iterator[dict[str, list]]:
-        for batch in map(tensors, loader):
-            characters = batch["words"]
-            yield {
-                "forward_inputs": characters[batch["forward_inputs"]].tolist(),
-                "backward_inputs": characters[batch["backward_inputs"]].tolist(),
-                "forward_targets": batch["forward_targets"].tolist(),
-                "backward_targets": batch["backward_targets"].tolist(),
-                "starts": batch["starts"].tolist(),
-            }
-
-    expected = list(read(make(file, batch_size=6, shuffle=shuffle)))
-    monkeypatch.setattr(data_loader, "is_distributed", lambda: True)
-    monkeypatch.setattr(data_loader.dist, "get_world_size", lambda: 2)
-    ranks = []
-    for rank in range(2):
-        monkeypatch.setattr(data_loader.dist, "get_rank", lambda rank=rank: rank)
-        ranks.append(list(read(make(file, batch_size=3, shuffle=shuffle))))
-    assert len(ranks[0]) == len(ranks[1]) == len(expected)
-    for first, second, whole in zip(*ranks, expected, strict=True):
-        assert {key: first[key] + second[key] for key in whole} == whole
-
-
-@pytest.mark.parametrize("restart_every", [2, 3, 7])
-def test_rows_start_again(file: Path, monkeypatch: pytest.MonkeyPatch, restart_every: int) -> None:
-    """By definition, all rows start again in the first window, and then each row once in
-    `restart_every` windows, not all at once. Nothing else changes. The rows of two ranks start
-    again as those of one process do."""
-    loader = make(file, batch_size=6, restart_every=restart_every)
-    found = tensors_of(loader)
-    starts = np.array([window.pop("starts") for window in found])
-    for window, expected in zip(found, tensors_of(make(file, batch_size=6)), strict=True):
+    """The oracle is one process with all rows: the rows of two ranks together are its rows. By
+    definition, all rows start again in the first window, and then each row once in
+    `restart_every` windows, not all at once. Nothing else changes."""
+    params = {"shuffle": shuffle, "restart_every": restart_every}
+    loader = make(file, batch_size=6, **params)
+    whole = tensors_of(loader)
+    for window, *halves in zip(whole, *of_two_ranks(monkeypatch, file, **params), strict=True):
+        assert halves[0]["starts"] + halves[1]["starts"] == window["starts"]
+        for key in STREAMS:
+            assert spelled(halves[0], key) + spelled(halves[1], key) == spelled(window, key)
+    monkeypatch.undo()
+    starts = np.array([window.pop("starts") for window in whole])
+    for window, expected in zip(whole, tensors_of(make(file, batch_size=6, shuffle=shuffle))):
         del expected["starts"]
         assert window == expected
-    assert starts[0].all()
+    assert starts[0].all() and not starts[1:].all(axis=1).any()
     for row in starts[1:].T:
         (again,) = np.nonzero(row)
-        assert len(again) and set(np.diff(again)) <= {restart_every}
-    assert not starts[1:].all(axis=1).any()
-    monkeypatch.setattr(data_loader, "is_distributed", lambda: True)
-    monkeypatch.setattr(data_loader.dist, "get_world_size", lambda: 2)
-    ranks = []
-    for rank in range(2):
-        monkeypatch.setattr(data_loader.dist, "get_rank", lambda rank=rank: rank)
-        half = make(file, batch_size=3, restart_every=restart_every)
-        ranks.append([batch["starts"].tolist() for batch in half])
-    assert np.array_equal(np.concatenate(ranks, axis=1), starts)
+        assert set(np.diff(again)) == (set() if restart_every is None else {restart_every})
 
 
+def spelled(window: dict[str, list], key: str) -> list[list]:
+    """Return the inputs of a window as characters, which each process numbers, or its targets."""
+    is_input = key.endswith("inputs")
+    return [[window["words"][x] if is_input else x for x in row] for row in window[key]]
+
+
+@pytest.mark.parametrize(
+    ("words", "shuffle"),
+    [(["elsewhere"], "sentences"), (["elsewhere"], None), ([f"w{k}" for k in range(60)], None)],
+)
 def test_a_vocabulary_of_another_text_is_warned_of(
-    file: Path, caplog: pytest.LogCaptureFixture
+    file: Path, caplog: pytest.LogCaptureFixture, words: list[str], shuffle: str | None
 ) -> None:
-    """For a vocabulary of another text, all tokens are unknown. For the text's own 40 most frequent
-    of 60 words about a third are, and for all its words none is."""
-    loader = make(file)
+    """For a vocabulary of another text, all tokens are unknown, also without shuffling, as
+    `evaluate` reads. For all the text's words none is."""
+    loader = make(file, shuffle=shuffle)
     caplog.clear()
-    other = BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", "elsewhere"])
-    loader.index_with(other)
-    assert "text.txt: 100.0 % of 1" in caplog.text and "are unknown to the model" in caplog.text
-    caplog.clear()
-    make(file, shuffle=None).index_with(other)  # as `evaluate` reads
-    assert "text.txt: 100.0 % of 1" in caplog.text
-    caplog.clear()
-    all_words = [f"w{k}" for k in range(60)]
     with caplog.at_level("INFO"):
-        loader.index_with(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", *all_words]))
-    assert "text.txt: 0.0 % of its" in caplog.text and "WARNING" not in caplog.text
+        loader.index_with(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", *words]))
+    is_other = len(words) == 1
+    assert f"text.txt: {100.0 if is_other else 0.0} % of" in caplog.text
+    assert ("are unknown to the model" in caplog.text) == is_other
 
 
 def test_cropped_words_are_warned_of(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """By hand: with 12 characters a word keeps 10 bytes, so 3 of 303 tokens are cut, which is less
     than one percent, or 3 of 99."""
-    for others, message in ((300, None), (96, "3 of 99 tokens (3.0 %) are longer than 10 bytes")):
+    message = f"{file}: 3 of 99 tokens (3.0 %) are longer than 10 bytes"
+    for others, is_said in ((300, False), (96, True)):
         caplog.clear()
         file.write_text("w " * others + "\n" + "".join(f"{x * 11}\n" for x in "xyz"))
         make(file, batch_size=1)
-        assert ("are cut" in caplog.text) == (message is not None)
-        assert message is None or f"{file}: {message}" in caplog.text
+        assert ("are cut" in caplog.text, message in caplog.text) == (is_said, is_said)
 
 
 def test_fewer_sentences_than_rows(file: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -352,45 +299,21 @@ def test_fewer_sentences_than_rows(file: Path, caplog: pytest.LogCaptureFixture)
     assert "using 2 rows, not 64" in caplog.text
 
 
-def test_a_line_of_a_million_tokens(file: Path) -> None:
-    """All of the line is predicted. Its ranks, of four bytes each, are most of the memory that
-    reading it takes."""
-    file.write_text("a b\n" * 10 + "x y " * 500_000 + "\nc\n")
-    loader = make(file, window=1000)
-    tracemalloc.start()
-    predicted = sum(n_targets(batch) for batch in loader)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert predicted == 1_000_021 + 12
-    assert peak < 8_000_000
-
-
-def test_rows_that_would_start_again_in_each_window(file: Path) -> None:
-    """The rule is that of the docstring. tests/test_bad_parameters.py has other wrong values."""
-    with pytest.raises(InputError, match=r"restart_every: expected .*, found 1"):
-        make(file, restart_every=1)
-
-
-def test_missing_files_are_named(file: Path) -> None:
-    """The message has the key and the path."""
-    with pytest.raises(FileNotFoundError, match=r"data_path: 3: expected a file, a folder"):
-        BiLMDataLoader(BiLMDatasetReader(), "3")
-    for cache in (str(file), "x" * 5000):
-        with pytest.raises((InputError, OSError), match=cache):
-            BiLMDataLoader(BiLMDatasetReader(), str(file), cache_dir=cache)
-
-
-def test_a_part_of_a_text_is_refused(file: Path) -> None:
-    """The loader reads whole texts, and the error says so."""
-    with pytest.raises(InputError, match=r"without max_instances, .* found 3"):
-        BiLMDataLoader(BiLMDatasetReader(max_instances=3), str(file))
-
-
-def test_another_reader_is_refused(file: Path) -> None:
-    """The loader takes its number of characters from the reader."""
-    reader: DatasetReader = SequenceTaggingDatasetReader()
-    with pytest.raises(InputError, match="found SequenceTaggingDatasetReader"):
-        BiLMDataLoader(reader, str(file))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"restart_every": 1}, "restart_every: expected .*, found 1"),
+        ({"data_path": "3"}, "data_path: 3: expected a file, a folder"),
+        ({"cache_dir": "x" * 5000}, "x" * 5000),
+        ({"reader": BiLMDatasetReader(max_instances=3)}, "without max_instances, .* found 3"),
+        ({"reader": SequenceTaggingDatasetReader()}, "found SequenceTaggingDatasetReader"),
+    ],
+)
+def test_what_is_refused(file: Path, changes: dict[str, Any], message: str) -> None:
+    """The message has the key and what was found. tests/test_bad_parameters.py has other values."""
+    params: dict[str, Any] = {"reader": BiLMDatasetReader(), "data_path": str(file), "window": 5}
+    with pytest.raises((InputError, OSError), match=message):
+        BiLMDataLoader(**{**params, **changes})
 
 
 def test_instances_are_the_readers(file: Path) -> None:
@@ -398,13 +321,3 @@ def test_instances_are_the_readers(file: Path) -> None:
     fields = [instance["metadata"] for instance in make(file).iter_instances()]
     lines = file.read_text().split("\n")
     assert [cast(MetadataField, field).metadata for field in fields] == list(map(str.split, lines))
-
-
-def test_tensors_go_to_the_device(file: Path) -> None:
-    """The meta device represents any device other than the CPU."""
-    loader = make(file)
-    loader.set_target_device(torch.device("meta"))
-    batch = next(iter(loader))
-    device = batch["starts"].device
-    assert device.type == "meta"
-    assert {x.device.type for x in batch["window"].tensors(device).values()} == {"meta"}

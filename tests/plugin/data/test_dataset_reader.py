@@ -3,7 +3,7 @@ from typing import Any, cast
 
 import pytest
 from allennlp.common import Params
-from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
+from allennlp.data import Batch, DatasetReader, Vocabulary
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
 from allennlp.data.fields import MetadataField
@@ -78,27 +78,16 @@ def test_the_tensors_of_a_batch(tmp_path: Path, file: Path, oov_token: str) -> N
 
 
 def test_text_to_instance_takes_a_string_or_tokens() -> None:
-    """An empty sentence is a sentence too, in which only the boundaries are predicted."""
+    """An empty sentence is a sentence too, in which only the boundaries are predicted, and in a
+    batch a row of padding."""
     reader = BiLMDatasetReader()
-
-    def words(instance: Instance) -> list[str]:
-        return [token.text for token in instance["source"].tokens]  # type: ignore[attr-defined]
-
-    assert words(reader.text_to_instance(" the  dog ")) == ["the", "dog"]
-    assert words(reader.text_to_instance(["the", "dog"])) == ["the", "dog"]
-    assert words(reader.text_to_instance("")) == []
-
-
-def test_an_empty_sentence_in_a_batch() -> None:
-    """An empty sentence is a row of padding."""
-    reader = BiLMDatasetReader()
-    instances = [reader.text_to_instance(""), reader.text_to_instance("dog")]
+    instances = [reader.text_to_instance(text) for text in (" the  dog ", ["the", "dog"], "")]
     for instance in instances:
         reader.apply_token_indexers(instance)
     batch = Batch(instances)
-    batch.index_instances(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", "dog"]))
+    batch.index_instances(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", "dog", "the"]))
     tensors: dict[str, Any] = batch.as_tensor_dict()
-    assert tensors["targets"].tolist() == [[-100], [3]]
+    assert tensors["targets"].tolist() == [[4, 3], [4, 3], [-100, -100]]
 
 
 def test_worker_processes_share_the_sentences(file: Path) -> None:
@@ -127,10 +116,3 @@ def test_tokens_to_add_are_refused(kind: type) -> None:
     message = r"token_indexers, elmo: tokens_to_add: expected none, found \{'<num>': 1\}"
     with pytest.raises(InputError, match=message):
         BiLMDatasetReader({"elmo": kind(tokens_to_add={"<num>": 1})})
-
-
-@pytest.mark.parametrize("value", [None, 2, -1, 10**12, 50.5, True, "50", [], {}, float("nan")])
-def test_wrong_lengths_of_words_are_named(value: Any) -> None:
-    """The rules are those of the docstring."""
-    with pytest.raises(InputError, match=r"max_characters_per_token: expected .*, found "):
-        BiLMDatasetReader(max_characters_per_token=value)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 from allennlp.common import util
-from allennlp.data import DatasetReader, Instance, Token
+from allennlp.data import DatasetReader, Field, Instance, Token
 from allennlp.data.fields import ListField, MetadataField, TextField
 from allennlp_models.structured_prediction import SrlReader
 
@@ -42,6 +42,12 @@ class InstancesReader(DatasetReader):
         pass
 
 
+def read(path: str, *fields: Field) -> list[str]:
+    """Return the lines of a task whose instances have one of these fields each."""
+    InstancesReader.instances = [Instance({"text": field}) for field in fields]
+    return lines(path)
+
+
 def text(*words: str | Token) -> TextField:
     return TextField([Token(word) if isinstance(word, str) else word for word in words])
 
@@ -59,195 +65,158 @@ def lines(path: str) -> list[str]:
 
 def test_text_fields_in_reading_order(tmp_path: Path) -> None:
     """By hand: a passage that recurs and a repeated text count once, also within a list of lists;
-    what is no text is left out, as are empty fields and the symbols that readers add."""
-    passage = text("a", "passage", ".")
+    what is no text is left out, as are empty fields and the symbols that readers add. Tokens with
+    white space are written as they are indexed, and lone surrogates are left out."""
+    passage, options = text("a", "passage", "."), [text("one"), text("who", "?")]
     InstancesReader.instances = [
         Instance({"passage": passage, "question": text("who", "?"), "id": MetadataField("x")}),
         Instance({"passage": passage, "question": text("what", "?")}),
-        Instance(
-            {
-                "options": ListField(
-                    [ListField([text("one"), text("who", "?")]), ListField([text()])]
-                ),
-                "target": text("@start@", "a", "target", "@end@"),
-            }
-        ),
+        Instance({"options": ListField([ListField(options), ListField([text()])])}),
+        Instance({"target": text("@start@", "a", "target", "@end@")}),
+        Instance({"target": text("New York", "a\u00a0b", " ", "c\ud800")}),
     ]
-    assert lines(task(tmp_path)) == ["a passage .", "who ?", "what ?", "one", "a target"]
+    expected = ["a passage .", "who ?", "what ?", "one", "a target", "New_York a_b _ c"]
+    assert lines(task(tmp_path)) == expected
 
 
-def test_white_space_in_tokens(tmp_path: Path) -> None:
-    """By hand: such tokens are written as they are indexed; lone surrogates are left out."""
-    InstancesReader.instances = [Instance({"text": text("New York", "a\u00a0b", " ", "c\ud800")})]
-    assert lines(task(tmp_path)) == ["New_York a_b _ c"]
-
-
-@pytest.mark.parametrize(
-    ("piece", "message"),
-    [
-        (Token("##ing", text_id=7), r"expected words, .*tokenizer.*, found the word pieces go ##i"),
-        (Token(None), "Unexpected null text for token"),
-    ],
-)
-def test_word_pieces_are_refused(tmp_path: Path, piece: Token, message: str) -> None:
-    InstancesReader.instances = [Instance({"source": text("go", piece)})]
-    with pytest.raises(InputError, match=rf"^task://.*: {message}"):
-        lines(task(tmp_path))
-
-
-def test_fixtures_of_stock_readers() -> None:
-    """By hand: of SNLI, premises and hypotheses; by the reader: of SRL, each sentence once."""
+def test_stock_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: of SNLI, premises and hypotheses; of SQuAD, the passage once, then its questions; by
+    the reader: of SRL, each sentence once, although the model of `srl_elmo.jsonnet` needs a
+    variable."""
     snli = lines("task://training_configs/esim.jsonnet#validation_data_path")
     assert snli[:3] == [
         "A man throws a stick to a dog .",
         "A man plays with an animal .",
         "A woman waits for her brother .",
     ]
-    instances = SrlReader().read("fixtures/srl/train")
-    expected = dict.fromkeys(" ".join(t.text for t in i["tokens"].tokens) for i in instances)
-    assert lines("task://training_configs/srl.jsonnet#train_data_path") == list(expected)
-
-
-def test_a_config_whose_model_cannot_be_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model of `srl_elmo.jsonnet` needs a variable; its text is that of `srl.jsonnet`."""
-    monkeypatch.delenv("ELMO_ARCHIVE", raising=False)
-    base, elmo = (
-        lines(f"task://{CONFIGS}/{n}.jsonnet#train_data_path") for n in ("srl", "srl_elmo")
-    )
-    assert base == elmo
-
-
-def test_squad(tmp_path: Path) -> None:
-    """By hand: the passage once, then its questions."""
     answers = [{"text": "A dog", "answer_start": 0}]
     questions = [{"question": q, "id": q, "answers": answers} for q in ("Who barks ?", "Who ?")]
     article = {"title": "t", "paragraphs": [{"context": "A dog barks .", "qas": questions}]}
-    data = tmp_path / "squad.json"
-    data.write_text(json.dumps({"data": [article]}))
+    (data := tmp_path / "squad.json").write_text(json.dumps({"data": [article]}))
     reader = {"type": "squad1", "tokenizer": "letters_digits"}
-    path = task(tmp_path, str(data), dataset_reader=reader)
-    assert lines(path) == ["A dog barks .", "Who barks ?", "Who ?"]
+    squad = lines(task(tmp_path, str(data), dataset_reader=reader))
+    assert squad == ["A dog barks .", "Who barks ?", "Who ?"]
+    monkeypatch.delenv("ELMO_ARCHIVE", raising=False)
+    instances = SrlReader().read("fixtures/srl/train")
+    expected = dict.fromkeys(" ".join(t.text for t in i["tokens"].tokens) for i in instances)
+    for name in ("srl", "srl_elmo"):
+        assert lines(f"task://{CONFIGS}/{name}.jsonnet#train_data_path") == list(expected)
 
 
-def test_validation_data_has_its_own_reader(tmp_path: Path) -> None:
-    """AllenNLP reads validation and test data with `validation_dataset_reader` if there is one."""
-    data = tmp_path / "data.jsonl"
-    data.write_text('{"text": "a-b c", "label": "x"}\n')
-    readers = [
-        {"type": "text_classification_json", "tokenizer": tokenizer}
-        for tokenizer in ("letters_digits", "whitespace")
-    ]
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    file = tmp_path / "data.jsonl"
+    file.write_text('{"text": "a-b c", "label": "x"}\n')
+    return file
+
+
+def classification(tokenizer: str) -> dict[str, str]:
+    return {"type": "text_classification_json", "tokenizer": tokenizer}
+
+
+@pytest.mark.parametrize(
+    ("reader", "expected"), [(classification("whitespace"), "a-b c"), (None, "a - b c")]
+)
+def test_validation_data_has_its_own_reader(
+    tmp_path: Path, data: Path, reader: dict[str, str] | None, expected: str
+) -> None:
+    """AllenNLP reads validation and test data with `validation_dataset_reader` if there is one. If
+    it is null, it is as if the config did not have it."""
+    keys = ("validation_data_path", "test_data_path")
     path = task(
         tmp_path,
         str(data),
-        dataset_reader=readers[0],
-        validation_dataset_reader=readers[1],
-        validation_data_path=str(data),
-        test_data_path=str(data),
+        dataset_reader=classification("letters_digits"),
+        validation_dataset_reader=reader,
+        **dict.fromkeys(keys, str(data)),
     )
     assert lines(path) == ["a - b c"]
-    for key in ("validation_data_path", "test_data_path"):
-        assert lines(path.replace("train_data_path", key)) == ["a-b c"]
+    for key in keys:
+        assert lines(path.replace("train_data_path", key)) == [expected]
 
 
-def test_changes_are_noticed(tmp_path: Path) -> None:
+def test_changes_are_noticed(tmp_path: Path, data: Path) -> None:
     """Property: the corpus is that of the data and the reader as they are now."""
-    data = tmp_path / "data.jsonl"
-    data.write_text('{"text": "a-b c", "label": "x"}\n')
-    reader = {"type": "text_classification_json", "tokenizer": "whitespace"}
-    path = task(tmp_path, str(data), dataset_reader=reader)
+    path = task(tmp_path, str(data), dataset_reader=classification("whitespace"))
 
     def corpus() -> list[list[str]]:
         return list(open_corpus(path, tmp_path / "cache").sentences())
 
     assert corpus() == [["a-b", "c"]]
-    data.write_text('{"text": "a-b d", "label": "x"}\n')
+    old = data.read_text()
+    data.write_text(old.replace("a-b c", "a-b d"))
     os.utime(data, ns=(1, 1))  # of the same size
     assert corpus() == [["a-b", "d"]]
-    new = tmp_path / "new.jsonl"
-    new.write_text('{"text": "a-b c", "label": "x"}\n')
+    (new := tmp_path / "new.jsonl").write_text(old)
     os.utime(new, ns=(1, 1))  # and of the same time
     os.replace(new, data)
     assert corpus() == [["a-b", "c"]]
-    task(tmp_path, str(data), dataset_reader={**reader, "tokenizer": "letters_digits"})
+    task(tmp_path, str(data), dataset_reader=classification("letters_digits"))
     assert corpus() == [["a", "-", "b", "c"]]
 
 
-def test_a_reader_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_without_a_file(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A reader of a notebook reads; Python knows no source file for it."""
     monkeypatch.delattr("__main__.__file__", raising=False)
     reader = type("NotebookReader", (InstancesReader,), {"__module__": "__main__"})
     DatasetReader.register("notebook_for_test", exist_ok=True)(reader)
-    InstancesReader.instances = [Instance({"text": text("a", "b")})]
-    data = tmp_path / "data"
-    data.touch()
-    assert lines(task(tmp_path, str(data), dataset_reader={"type": "notebook_for_test"})) == ["a b"]
+    path = task(tmp_path, str(data), dataset_reader={"type": "notebook_for_test"})
+    assert read(path, text("a", "b")) == ["a b"]
 
 
-def test_a_text_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_is_read_once(tmp_path: Path, data: Path) -> None:
     """Property: the second time, the reader is not asked; without files to look at, it is."""
-    InstancesReader.instances = [Instance({"text": text("a")})]
-    data = tmp_path / "data"
-    data.write_text("x")
     path = task(tmp_path, str(data))
-    assert lines(path) == ["a"]
-    InstancesReader.instances = [Instance({"text": text("b")})]
-    assert lines(path) == ["a"]
+    assert [read(path, text(word)) for word in "ab"] == [["a"], ["a"]]
     path = task(tmp_path, "no file, but the reader knows")
-    assert lines(path) == ["b"]
-    InstancesReader.instances = [Instance({"text": text("c")})]
-    assert lines(path) == ["c"]
+    assert [read(path, text(word)) for word in "bc"] == [["b"], ["c"]]
 
 
-def test_each_process_reads_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In distributed training AllenNLP's readers read only their process's share of instances."""
-    InstancesReader.instances = [Instance({"text": text(word)}) for word in "abcd"]
+@pytest.mark.parametrize("reader", ["instances_for_test", "sequence_tagging"])
+def test_each_process_reads_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    """In distributed training AllenNLP's readers read only their process's share of instances. The
+    second one has `shard_iterable`, which asks for the process itself."""
+    (tmp_path / "data.tsv").write_text("a###X\nb###X\nc###X\nd###X\n")
+    path = task(tmp_path, str(tmp_path / "data.tsv"), dataset_reader={"type": reader})
     monkeypatch.setattr("allennlp.common.util.is_distributed", lambda: True)
-    monkeypatch.setattr(
-        "allennlp.data.dataset_readers.dataset_reader.util.is_distributed", lambda: True
-    )
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
     monkeypatch.setattr(dist, "get_rank", lambda: 1)
     assert InstancesReader().get_distributed_info() is not None
-    assert lines(task(tmp_path)) == list("abcd")
-
-
-def test_readers_that_choose_their_own_instances_read_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """This one has `shard_iterable`, which asks for the process itself."""
-    (tmp_path / "data.tsv").write_text("a###X\nb###X\nc###X\nd###X\n")
-    reader = {"type": "sequence_tagging"}
-    monkeypatch.setattr("allennlp.common.util.is_distributed", lambda: True)
-    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
-    monkeypatch.setattr(dist, "get_rank", lambda: 1)
-    assert lines(task(tmp_path, str(tmp_path / "data.tsv"), dataset_reader=reader)) == list("abcd")
+    assert read(path, *map(text, "abcd")) == list("abcd")
     assert util.is_distributed()
 
 
-def test_a_reader_that_is_null(tmp_path: Path) -> None:
-    """It is as if the config did not have it."""
-    InstancesReader.instances = [Instance({"text": text("a")})]
-    path = task(tmp_path, validation_dataset_reader=None, validation_data_path="data")
-    assert lines(path.replace("train_data", "validation_data")) == ["a"]
+PIECES = text("go", Token("##ing", text_id=7))
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("field", "config", "message"),
     [
+        (PIECES, {}, r"expected words, .*tokenizer.*, found the word pieces go ##i"),
+        (text("go", Token(None)), {}, "Unexpected null text for token"),
+        (MetadataField("x"), {}, "expected text fields in the instances of data, found none"),
+        (PIECES, {"key": "test_data_path"}, '"test_data_path" is required'),
         (
+            PIECES,
             {"dataset_reader": {"type": "unheard_of"}},
             "unheard_of not in .* for dataset_reader.type",
         ),
-        ({"dataset_reader": {"type": "snli", "nonsense": 1}}, ".*argument 'nonsense'"),
-        ({"dataset_reader": {"type": "snli", "tokenizer": "whitespace"}}, "file data not found"),
-        ({"dataset_reader": {"type": "srl"}}, "file data not found"),
+        (PIECES, {"dataset_reader": {"type": "snli", "nonsense": 1}}, ".*argument 'nonsense'"),
+        (PIECES, {"dataset_reader": {"type": "srl"}}, "file data not found"),
     ],
 )
-def test_bad_configs(tmp_path: Path, config: dict[str, Any], message: str) -> None:
+def test_errors_are_named(
+    tmp_path: Path, field: Field, config: dict[str, Any], message: str
+) -> None:
     """The message names the config and the key, and has that of AllenNLP or of the reader."""
-    with pytest.raises(InputError, match=rf"^task://.*task\.json#train_data_path: {message}"):
-        lines(task(tmp_path, **config))
+    key = config.pop("key", "train_data_path")
+    path = task(tmp_path, **config).replace("train_data_path", key)
+    with pytest.raises(InputError, match=rf"^task://.*task\.json#{key}: .*{message}"):
+        read(path, field)
 
 
 @pytest.mark.parametrize("key", ["", "#", "#model"])
@@ -258,19 +227,10 @@ def test_the_key_is_required(tmp_path: Path, key: str) -> None:
         lines(path)
 
 
-def test_missing_parts_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^task://.*: key \"test_data_path\" is required"):
-        lines(task(tmp_path).replace("train_data_path", "test_data_path"))
+def test_configs_that_cannot_be_read(tmp_path: Path) -> None:
+    """The message names the file, and in a file that is no Jsonnet the error."""
     with pytest.raises(FileNotFoundError, match=r"gone\.jsonnet"):
         lines("task://gone.jsonnet#train_data_path")
     (tmp_path / "bad.jsonnet").write_text("{ a: ")
     with pytest.raises(InputError, match=r"^task://.*bad\.jsonnet#train_data_path: STATIC ERROR"):
         lines(f"task://{tmp_path}/bad.jsonnet#train_data_path")
-
-
-def test_data_without_text(tmp_path: Path) -> None:
-    InstancesReader.instances = [Instance({"id": MetadataField("x")})]
-    with pytest.raises(
-        InputError, match="expected text fields in the instances of data, found none"
-    ):
-        lines(task(tmp_path))
