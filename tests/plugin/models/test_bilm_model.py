@@ -1,25 +1,28 @@
-"""These tests run the language model on windows of running text, and check what both kinds of
-batches share."""
+"""These tests run the language model on windows of running text and on batches of sentences."""
 
 import copy
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Vocabulary
+from allennlp.data import Batch, Instance, Vocabulary
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.models import bilm_model
-from elmo_plugin.plugin.models.bilm_model import exp
+from elmo_plugin.plugin.models.bilm_model import BiLMModel
+from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.compare import assert_close
-from tests.conftest import Reads, as_on_a_gpu
+from tests.conftest import WORDS, Reads, as_on_a_gpu
 from tests.plugin.models.running_text import (
     IGNORE,
     OPTIONS,
     TEXT,
+    UNHEARD_OF,
     batch,
     language_model,
     log_probabilities,
@@ -28,6 +31,8 @@ from tests.plugin.models.running_text import (
 from tests.random_bilm import CHAR_CNN, LSTM, arrays_of, oracle_state
 
 N_STEPS = 4
+SENTENCES = [*TEXT[0], [], *TEXT[1]]
+READER = BiLMDatasetReader(max_characters_per_token=CHAR_CNN["max_characters_per_token"])
 
 
 def n_tokens(window: dict[str, torch.Tensor]) -> int:
@@ -52,16 +57,13 @@ def test_windows_are_the_oracles_running_text(initial_state, tmp_path):
             found = model(**batch(window))["loss"]
             expected = np.concatenate(losses).mean()
             assert_close(found, expected, atol=1e-10, what=f"loss of window {k}")
-    metrics = model.get_metrics(reset=True)
     forward, backward = (np.concatenate([p[d] for p in rows]) for d in (0, 1))
-    expected_metrics = {
-        "perplexity": np.exp(-np.concatenate([forward, backward]).mean()),
-        "forward_perplexity": np.exp(-forward.mean()),
-        "backward_perplexity": np.exp(-backward.mean()),
-    }
-    assert metrics.keys() == expected_metrics.keys()
-    for name, expected in expected_metrics.items():
-        assert_close(metrics[name], expected, atol=0, rtol=1e-6, what=name)
+    both = np.concatenate([forward, backward])
+    metrics = model.get_metrics(reset=True)
+    for name, log_p in (("", both), ("forward_", forward), ("backward_", backward)):
+        expected = np.exp(-log_p.mean())
+        assert_close(metrics.pop(f"{name}perplexity"), expected, atol=0, rtol=1e-6, what=name)
+    assert not metrics
 
 
 @pytest.mark.parametrize("is_sampled", [False, True])
@@ -80,53 +82,48 @@ def test_a_training_step_reads_once(is_sampled, monkeypatch):
     assert reads.names == ["tolist"]
 
 
-def test_gradient_is_that_of_the_loss_times_tokens_a_row():
+@pytest.mark.parametrize(("rows", "k"), [(TEXT, 1), (TEXT[:2], 0)])
+def test_gradient_is_that_of_the_loss_times_tokens_a_row(rows, k):
     """The expected slope is that of the reported loss, by differences along a random direction,
-    times 8 tokens over 3 rows, one of which has ended. bilm-tf multiplies by the window's length,
-    which is the same if rows are full."""
-    model = language_model()
-    for n_rows, window in ((3, windows(TEXT, N_STEPS)[1]), (2, windows(TEXT[:2], N_STEPS)[0])):
-        window["starts"][:] = True
-        model.zero_grad()
-        model(**batch(window))["loss"].backward()
-        parameters = list(model.parameters())
-        direction = [torch.randn_like(parameter) for parameter in parameters]
-        direction[0][0] = 0  # "no word"
-        losses = []
-        for step in (1e-6, -2e-6):
-            with torch.no_grad():
-                for parameter, d in zip(parameters, direction):
-                    parameter.add_(d, alpha=step)
-                losses.append(model(**batch(window))["loss"].item())
+    times 8 tokens over 3 rows, one of which has ended, or 2. bilm-tf multiplies by the window's
+    length, which is the same if rows are full."""
+    model, window = language_model(), windows(rows, N_STEPS)[k]
+    window["starts"][:] = True
+    model(**batch(window))["loss"].backward()
+    parameters = list(model.parameters())
+    direction = [torch.randn_like(parameter) for parameter in parameters]
+    direction[0][0] = 0  # "no word"
+    found = sum((p.grad * d).sum() for p, d in zip(parameters, direction))
+    losses = []
+    for step in (1e-6, -2e-6):
         with torch.no_grad():
             for parameter, d in zip(parameters, direction):
-                parameter.add_(d, alpha=1e-6)
-        slope = (losses[0] - losses[1]) / 2e-6
-        found = sum((p.grad * d).sum() for p, d in zip(parameters, direction))
-        assert_close(found, slope * 8 / n_rows, atol=0, rtol=1e-5, what=f"{n_rows} rows")
+                parameter.add_(d, alpha=step)
+            losses.append(model(**batch(window))["loss"].item())
+    slope = (losses[0] - losses[1]) / 2e-6
+    assert_close(found, slope * 8 / len(rows), atol=0, rtol=1e-5, what="slope")
 
 
 def test_evaluation_in_between_leaves_training_as_it_was():
     """The losses of a training run are bit-identical with and without an evaluation in the middle.
     The state of evaluation is not that of training."""
     first, second, *_ = windows(TEXT, N_STEPS)
-    losses, evaluated = [], []
-    for evaluate in (False, True):
-        model = language_model(initial_state="warm")
-        model(**batch(first))
-        warm = copy.deepcopy(model.bilm.warm_state.state_dict())
-        if evaluate:
-            for window in windows(TEXT[::-1][:2], N_STEPS):
-                evaluated.append(model.eval()(**batch(window))["loss"])
-        assert all(map(torch.equal, warm.values(), model.bilm.warm_state.state_dict().values()))
-        losses.append(model.train()(**batch(second))["loss"])
+    text = windows(TEXT[::-1][:2], N_STEPS)
+
+    def evaluate(model: BiLMModel) -> list[torch.Tensor]:
+        return [model.eval()(**batch(window))["loss"] for window in text]
+
+    model, other = (language_model(initial_state="warm") for _ in range(2))
+    for x in (model, other):
+        x(**batch(first))
+    warm = copy.deepcopy(model.bilm.warm_state.state_dict())
+    evaluated = evaluate(other)
+    assert all(map(torch.equal, warm.values(), other.bilm.warm_state.state_dict().values()))
+    losses = [x.train()(**batch(second))["loss"] for x in (model, other)]
     assert torch.equal(*losses)
     alone = language_model(initial_state="warm")
     alone.bilm.warm_state.load_state_dict(warm)
-    expected = [
-        alone.eval()(**batch(window))["loss"] for window in windows(TEXT[::-1][:2], N_STEPS)
-    ]
-    assert all(map(torch.equal, evaluated, expected))
+    assert evaluated == evaluate(alone)
 
 
 def test_resume_is_exact():
@@ -140,20 +137,19 @@ def test_resume_is_exact():
     model(**batch(first))
     model(**batch(second))
     weights = copy.deepcopy(model.state_dict())
-    rows = copy.deepcopy(model.resume_state())
+    saved = {**weights, "resume_state": copy.deepcopy(model.resume_state())}
     losses = []
-    for resumed, saved in (
-        (model, None),
-        (language_model(**config, seed=1), {**weights, "resume_state": rows}),
-        (language_model(**config, seed=1), weights),
-    ):
-        if saved:
-            resumed.load_state_dict(saved)
+    for state in (None, saved, weights):
+        resumed = language_model(**config, seed=1) if state else model
+        before = copy.deepcopy(state)
+        if state:
+            resumed.load_state_dict(state)
+            assert state.keys() == before.keys()
+            assert all(torch.equal(state[name], before[name]) for name in weights)
         torch.manual_seed(5)
         losses.append(resumed(**batch(third))["loss"])
     assert torch.equal(losses[0], losses[1])
     assert not torch.equal(losses[0], losses[2])
-    assert all(map(torch.equal, weights.values(), saved.values()))
 
 
 def test_row_states_move_with_the_weights():
@@ -203,18 +199,14 @@ def test_a_window_without_any_target_costs_nothing(n_negative_samples):
     model = language_model(n_negative_samples=n_negative_samples)
     window, empty = windows(TEXT, N_STEPS)[:2]
     for direction in ("forward", "backward"):
-        empty[f"{direction}_targets"] = torch.full_like(empty[f"{direction}_targets"], IGNORE)
-    torch.manual_seed(5)
+        empty[f"{direction}_targets"].fill_(IGNORE)
     model(**batch(window))
-    expected = model.get_metrics(reset=True)
+    expected = model.get_metrics()
     model.zero_grad()
     loss = model(**batch(empty))["loss"]
     loss.backward()
     assert loss.item() == 0.0
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is None or not parameter.grad.any(), name
-    torch.manual_seed(5)
-    model(**batch(window))
+    assert not [name for name, x in model.named_parameters() if x.grad is not None and x.grad.any()]
     assert model.get_metrics() == expected
 
 
@@ -230,13 +222,10 @@ def test_sampled_loss_is_not_a_perplexity():
     assert model.get_metrics(reset=True) == {"sampled_loss": pytest.approx(expected, rel=1e-6)}
     model(**batch(text[0]))
     assert model.get_metrics() == {"sampled_loss": pytest.approx(losses[0], rel=0.5)}
-    model.eval()(**batch(text[0]))
-    assert set(model.get_metrics()) == {"perplexity", "forward_perplexity", "backward_perplexity"}
-
-
-def test_a_perplexity_of_no_number_is_none():
-    """NaN, as IEEE 754 has the exponential of NaN, so that it is not taken for a result."""
-    assert math.isnan(exp(math.nan))
+    few_words = language_model(n_negative_samples=8192)  # which need no samples
+    for x in (model.eval(), few_words):
+        x(**batch(text[0]))
+        assert set(x.get_metrics()) == {"perplexity", "forward_perplexity", "backward_perplexity"}
 
 
 def test_memory_can_be_made_anew():
@@ -245,13 +234,16 @@ def test_memory_can_be_made_anew():
     assert {x.device.type for x in (*model.parameters(), *model.buffers())} == {"cpu"}
 
 
-def test_a_perplexity_beyond_numbers_is_infinite():
-    """The exponential of more than a float can hold is infinite, and nothing is raised."""
+@pytest.mark.parametrize(
+    ("bias", "is_number"), [(1e6, lambda x: x == math.inf), (math.nan, math.isnan)]
+)
+def test_perplexities_beyond_numbers(bias, is_number):
+    """As IEEE 754 has the exponential of NaN and of more than a float can hold, so that it is not
+    taken for a result, and nothing is raised."""
     model = language_model().eval()
-    with torch.no_grad():
-        model.softmax.bias[0] = 1e6
+    model.softmax.bias.data[0] = bias
     model(**batch(windows(TEXT, N_STEPS)[0]))
-    assert model.get_metrics()["forward_perplexity"] == math.inf
+    assert is_number(model.get_metrics()["forward_perplexity"])
 
 
 @pytest.mark.parametrize(
@@ -267,10 +259,17 @@ def test_a_perplexity_beyond_numbers_is_infinite():
             },
             r"regularizer: expected no pattern for softmax\.weight with sparse_gradients",
         ),
-        ({"initial_state": "cold"}, "initial_state: expected one of 'carry', 'zero', 'warm'"),
-        ({"n_negative_samples": 0}, "n_negative_samples: .* from 1 to .*, found 0"),
+        ({"words": {"dim": 3}}, "expected one of the blocks char_cnn and words"),
+        ({"char_cnn": None}, "expected a block char_cnn or words"),
+        (
+            {"char_cnn": {**CHAR_CNN, "n_code_points": 7}},
+            "n_code_points: expected none in training",
+        ),
+        (
+            {"sparse_gradients": True, "n_negative_samples": None},
+            "sparse_gradients: expected n_negative_samples",
+        ),
         ({"vocab": Vocabulary()}, 'vocabulary, namespace "words": .* vocabulary of type "bilm"'),
-        ({"char_cnn": {**CHAR_CNN, "filters": 3}}, "model: char_cnn.filters: expected .* found 3"),
     ],
 )
 def test_errors_in_a_config_are_named(params, message):
@@ -286,3 +285,150 @@ def test_a_vocabulary_that_was_extended_is_refused():
     model.vocab.add_token_to_namespace("new", "words")
     with pytest.raises(InputError, match=r"expected the 10 words of the archive, found 11; .*file"):
         model.extend_embedder_vocab()
+
+
+def instances(sentences: list[list[str]]) -> list[Instance]:
+    found = [READER.text_to_instance(sentence) for sentence in sentences]
+    for instance in found:
+        READER.apply_token_indexers(instance)
+    return found
+
+
+def batch_of(model: BiLMModel, sentences: list[list[str]]) -> dict[str, Any]:
+    batch = Batch(instances(sentences))
+    batch.index_instances(model.vocab)
+    return batch.as_tensor_dict()
+
+
+def check_row(output: dict[str, torch.Tensor], row: int, expected: list[np.ndarray]) -> None:
+    """Compare a row with the oracle's log probabilities; backwards they are in the order of the
+    text. What follows is no number of a sentence."""
+    n = len(expected[0])
+    assert output["mask"][row].sum() == n and output["mask"][row, :n].all()
+    for name, log_p in (("forward", expected[0]), ("backward", expected[1][::-1])):
+        found = output[f"{name}_log_probabilities"][row]
+        assert_close(found[:n], log_p, atol=1e-10, what=f"{name}, row {row}")
+        assert not found[n:].any()
+
+
+@pytest.mark.parametrize("initial_state", ["zero", "warm"])
+def test_sentences_are_the_oracles(initial_state, tmp_path):
+    """The oracle reads each sentence alone, step by step: `w_1 .. w_n </S>` forwards and, in the
+    order of the text, `<S> w_1 .. w_n` backwards. The loss is the mean over both, and perplexities
+    weigh each token the same over batches of 2, 3, 1 and 2 sentences. No tensor of the model
+    changes."""
+    model = language_model(initial_state=initial_state).eval()
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    arrays = arrays_of(model.bilm, tmp_path, model.softmax)
+    start = oracle.zero_state(OPTIONS)
+    if initial_state == "warm":
+        start = oracle_state(model.bilm.warm_state(1), 0)
+    expected = [log_probabilities(arrays, OPTIONS, [s], start)[0] for s in SENTENCES]
+    for begin, end in ((0, 2), (2, 5), (5, 6), (6, 8)):
+        output = model(**batch_of(model, SENTENCES[begin:end]))
+        for row, log_p in enumerate(expected[begin:end]):
+            check_row(output, row, log_p)
+        loss = -np.concatenate([p for both in expected[begin:end] for p in both]).mean()
+        assert_close(output["loss"], loss, atol=1e-10, what="loss")
+    forward, backward = (np.concatenate(p) for p in zip(*expected))
+    both = np.concatenate([forward, backward])
+    for name, log_p in (("", both), ("forward_", forward), ("backward_", backward)):
+        found = model.get_metrics()[f"{name}perplexity"]
+        assert_close(found, np.exp(-log_p.mean()), atol=0, rtol=1e-6, what=name)
+    assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
+
+
+def test_carry_continues_from_the_row_above(tmp_path):
+    """The oracle's state of each row is carried through batches of 3, 1, 2 and 3 sentences. Rows
+    that are missing in a batch keep their state, and a new row starts from zeros."""
+    model = language_model(initial_state="carry").eval()
+    arrays = arrays_of(model.bilm, tmp_path, model.softmax)
+    states = [oracle.zero_state(OPTIONS) for _ in range(4)]
+    rest = iter([*SENTENCES, SENTENCES[0]])
+    for n in (3, 1, 2, 3):
+        sentences = [next(rest) for _ in range(n)]
+        output = model(**batch_of(model, sentences))
+        for row, sentence in enumerate(sentences):
+            expected, _ = log_probabilities(arrays, OPTIONS, [sentence], states[row])
+            check_row(output, row, expected)
+            # The last boundary is read too, which windows of running text read at the beginning of
+            # the next sentence.
+            bounded = ["<S>", *sentence, "</S>"]
+            _, states[row] = oracle.sentence(arrays, OPTIONS, bounded, states[row])
+
+
+def test_human_readable_output():
+    """AllenNLP's own method of prediction returns lists that are as long as each sentence with its
+    end or its beginning."""
+    model = language_model().eval()
+    for sentence, output in zip(SENTENCES, model.forward_on_instances(instances(SENTENCES))):
+        assert output["tokens"] == sentence and "mask" not in output
+        for name in ("forward_log_probabilities", "backward_log_probabilities"):
+            assert isinstance(output[name], list) and len(output[name]) == len(sentence) + 1
+            assert max(output[name]) < 0
+
+
+def test_sentences_can_be_trained_on():
+    """Training returns only a loss, whose gradient is that of the loss times the batch's tokens
+    over its rows: 3 + 1 targets in 2 rows."""
+    model = language_model()
+    batch = batch_of(model, [["the", "dog"], []])
+    output = model(**batch)
+    assert set(output) == {"loss"}
+    (found,) = torch.autograd.grad(output["loss"], model.softmax.bias)
+    loss = model.eval()(**batch)["forward_log_probabilities"].sum()
+    loss = -(loss + model(**batch)["backward_log_probabilities"].sum()) / (2 * 4)
+    (expected,) = torch.autograd.grad(loss, model.softmax.bias)
+    assert_close(found, expected * 4 / 2, atol=1e-12, what="gradient of the softmax's bias")
+
+
+def test_an_evaluation_starts_afresh():
+    """Under `carry` the same sentences have the same loss in each evaluation, which ends when the
+    trainer asks for its metrics and resets them. Within one, a batch starts in the state after the
+    batch before."""
+    model = language_model(initial_state="carry").eval()
+    losses = []
+    for _ in range(2):
+        losses.append([model(**batch_of(model, SENTENCES))["loss"].item() for _ in range(2)])
+        model.get_metrics(reset=True)
+    assert losses[0] == losses[1]
+    assert losses[0][0] != losses[0][1]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", ["sentences", "windows"])
+def test_words_of_another_length(kind, training):
+    """The expected loss is that of words of the model's length. Words that were cut to fewer
+    characters are an error, because the model would read others in their place; windows of words
+    with fewer characters are one at once, before a longer word comes."""
+    losses = []
+    for length in (10, 12):
+        model = language_model().train(training)
+        losses.append(model(**_of_length(model, kind, length))["loss"].item())
+    assert losses[0] == losses[1]
+    message = r"up to 8 bytes.*cut to 3.*max_characters_per_token"
+    if kind == "windows":
+        message = "dataset_reader: max_characters_per_token: expected at least 10, .* found 5$"
+    with pytest.raises(ValueError, match=message):
+        model(**_of_length(model, kind, 5))
+
+
+def _of_length(model: BiLMModel, kind: str, length: int) -> dict[str, Any]:
+    """The inputs of a model with words of another number of characters, in the form of ids."""
+    if kind == "windows":
+        words = torch.from_numpy(words_to_characters([*WORDS, *UNHEARD_OF], length))
+        return batch({**windows(TEXT, 5)[0], "words": words})
+    inputs = batch_of(model, SENTENCES)
+    rows = [torch.from_numpy(words_to_characters(words, length)) for words in SENTENCES]
+    tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).long()
+    inputs["source"]["elmo"]["elmo_tokens"] = tokens
+    return inputs
+
+
+def test_an_indexer_of_another_type():
+    """The error names the key and what was found."""
+    model = language_model()
+    inputs = batch_of(model, SENTENCES)
+    inputs["source"] = {"tokens": {"tokens": inputs["targets"]}}
+    with pytest.raises(InputError, match=r'token_indexers: .* type "elmo" .*found tokens'):
+        model(**inputs)

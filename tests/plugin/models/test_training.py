@@ -17,21 +17,21 @@ import pytest
 import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params, Tqdm
-from allennlp.models import Model
-from allennlp.training.callbacks import TrainerCallback
+from allennlp.data import DataLoader
+from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 from allennlp.training.metric_tracker import MetricTracker
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import sampled_softmax
 from elmo_plugin.plugin.callbacks.validate_every import ValidateEveryCallback, keep_if_best
+from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from tests.compare import assert_close
-from tests.conftest import BLOCKS, ROOT, file_size_limit, threads
+from tests.conftest import BLOCKS, ROOT, threads
+from tests.plugin.models.running_text import language_model
 from tests.plugin.training.toy_training import Killed
 
 TEXT = ROOT / "fixtures" / "text"
-MORE_TEXT = "see More text later, with new words in docs/training.md"
-"""Where the errors about another text send to, a heading of the page."""
 
 
 @TrainerCallback.register("kill_for_test")
@@ -78,34 +78,69 @@ def config(cache: Path) -> Params:
     return Params(json.loads(json.dumps(params)))
 
 
+def changed(folder: Path, *callbacks: dict[str, Any], **trainer: Any) -> dict[str, Any]:
+    """Return this config with other options of the trainer, and callbacks in front."""
+    params = config(folder / "cache").as_dict()
+    params["trainer"] |= trainer
+    params["trainer"]["callbacks"][:0] = callbacks
+    return params
+
+
 def train(
-    folder: Path,
-    kill_after: int | None = None,
-    recover: bool = False,
-    validate_every: dict[str, Any] | None = None,
+    folder: Path, params: dict[str, Any] | None = None, kill_after: int | None = None
 ) -> dict[str, Any]:
+    """Train or, in a folder with a run, resume; return the weights."""
     KillCallback.done, KillCallback.after = 0, kill_after
-    params = config(folder.parent / "cache").as_dict()
-    if validate_every is not None:
-        callback = {"type": "validate_every", **validate_every}
-        params["trainer"]["callbacks"].insert(0, callback)
-    model = train_model(Params(params), str(folder), recover=recover)
+    given = Params(copy.deepcopy(params or changed(folder.parent)))
+    model = train_model(given, str(folder), recover=folder.exists())
     assert model is not None
     return model.state_dict()
 
 
+def train_and_kill(folder: Path, after: int, params: dict[str, Any] | None = None) -> None:
+    with pytest.raises(Killed):
+        train(folder, params, kill_after=after)
+
+
+def read(file: Path) -> Any:
+    """Read metrics or weights."""
+    if file.suffix == ".json":
+        return json.loads(file.read_text())
+    return torch.load(file, weights_only=True)
+
+
+def assert_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
+
+
+def curve(folder: Path) -> list[dict[str, float]]:
+    return list(map(json.loads, (folder / "learning_curve.jsonl").read_text().splitlines()))
+
+
+def validated(folder: Path) -> list[float]:
+    """The batches after which the curve has a validation."""
+    return [line["batch"] for line in curve(folder) if "validation_perplexity" in line]
+
+
+EVERY_20 = {"type": "validate_every", "num_batches": 20}
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> tuple[Path, dict[str, Any]]:
-    """Return the folder and the weights of the uninterrupted run."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    return folder, train(folder)
+def runs(tmp_path_factory) -> dict[str, Path]:
+    """The folders of an uninterrupted run, and of one that validates every 20 batches too."""
+    folder = tmp_path_factory.mktemp("runs")
+    found = {"plain": folder / "plain", "watched": folder / "watched"}
+    train(found["plain"])
+    train(found["watched"], changed(folder, EVERY_20))
+    return found
 
 
-def test_it_learns(whole):
+def test_it_learns(runs):
     """The held-out perplexity after two epochs is below that of guessing, which is the number of
     words."""
-    folder, _ = whole
-    metrics = json.loads((folder / "metrics.json").read_text())
+    folder = runs["plain"]
+    metrics = read(folder / "metrics.json")
     n_words = len((folder / "vocabulary" / "words.txt").read_text().splitlines())
     assert metrics["best_validation_perplexity"] < n_words / 2
     forward, backward = (metrics[f"validation_{d}_perplexity"] for d in ("forward", "backward"))
@@ -114,94 +149,58 @@ def test_it_learns(whole):
     assert (folder / "learning_curve.png").stat().st_size > 0
 
 
-@pytest.mark.parametrize("kill_after", [3, 25, 70])
-def test_a_killed_run_ends_with_the_same_bits(whole, tmp_path, kill_after):
-    """The expected weights are those of the uninterrupted run. A run is killed before the first
-    checkpoint, in the first epoch, and in the second; an epoch has some fifty batches."""
-    folder, expected = whole
-    with pytest.raises(Killed):
-        train(tmp_path / "killed", kill_after=kill_after)
-    found = train(tmp_path / "killed", recover=True)
-    for name, tensor in expected.items():
-        assert torch.equal(tensor, found[name]), name
-    runs = (folder, tmp_path / "killed")
-    curves = [(run / "learning_curve.jsonl").read_text() for run in runs]
-    assert curves[0].splitlines()[:-1] == curves[1].splitlines()[:-1]
+@pytest.mark.parametrize(
+    "kind, kill_after", [("plain", 3), ("plain", 25), ("watched", 45), ("watched", 75)]
+)
+def test_a_killed_run_ends_with_the_same_bits(runs, tmp_path, kind, kill_after):
+    """The expected files are those of the uninterrupted run, validations included. A run is killed
+    before the first checkpoint, in the first epoch, and in the second; an epoch has some fifty
+    batches."""
+    expected, killed = runs[kind], tmp_path / "killed"
+    params = changed(tmp_path, *([EVERY_20] if kind == "watched" else []))
+    train_and_kill(killed, kill_after, params)
+    train(killed, params)
+    for name in ("best.th", "model_state_e2_b0.th"):
+        assert_equal(read(killed / name), read(expected / name))
+    assert curve(killed) == curve(expected)
+    assert files_of_metrics(killed) == files_of_metrics(expected)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_fewer_words_than_samples(tmp_path, sparse):
-    """With the default of 8,192 samples, a small vocabulary is trained with the full softmax. The
-    weights are those of `n_negative_samples: null`, also where row-sparse gradients are asked for,
-    after a run was killed and recovered, and in the archive."""
-    params = config(tmp_path / "cache").as_dict()
-    params["trainer"].update(num_epochs=1, grad_norm=False)
-    params["trainer"]["optimizer"] = {"type": "clipped_adagrad"}
-    weights = []
-    for name, n_samples in (("null", None), ("more", 8192)):
-        params["model"].update(
-            n_negative_samples=n_samples, sparse_gradients=bool(n_samples and sparse)
-        )
-        KillCallback.done, KillCallback.after = 0, 20
-        with pytest.raises(Killed):
-            train_model(Params(copy.deepcopy(params)), str(tmp_path / name))
-        KillCallback.after = None
-        model = train_model(Params(copy.deepcopy(params)), str(tmp_path / name), recover=True)
-        archived = Model.from_archive(str(tmp_path / name / "model.tar.gz"))
-        weights += [model.state_dict(), archived.state_dict()]
-        metrics = json.loads((tmp_path / name / "metrics.json").read_text())
-        assert metrics["training_perplexity"] < len(
-            model.vocab.get_index_to_token_vocabulary("words")
-        )
-        assert "training_sampled_loss" not in metrics
-    assert all(torch.equal(x[name], weights[0][name]) for x in weights for name in weights[0])
-    lines = [
-        (tmp_path / name / "out.log").read_text().count("full softmax") for name in ("null", "more")
-    ]
-    assert lines == [0, 3]  # the killed run, the resumed one, and the archive
+def files_of_metrics(run: Path) -> dict[str, dict[str, Any]]:
+    """The files of metrics, without durations, sizes and the values of `training_`."""
+    varies = re.compile("training_.*|.*_MB")
+    return {
+        file.name: {k: None if varies.fullmatch(k) else v for k, v in read(file).items()}
+        for file in run.glob("metrics*.json")
+    }
 
 
 @pytest.mark.long
-def test_another_number_of_threads_on_recovery(whole, tmp_path):
+def test_another_number_of_threads_on_recovery(runs, tmp_path):
     """Expected: the weights of the uninterrupted run of one thread, up to rounding, because a
     matrix product may be divided in another way."""
-    _, expected = whole
-    with pytest.raises(Killed):
-        train(tmp_path / "killed", kill_after=40)
+    train_and_kill(tmp_path / "killed", 40)
     with threads(2):
-        found = train(tmp_path / "killed", recover=True)
-    for name, tensor in expected.items():
+        found = train(tmp_path / "killed")
+    for name, tensor in read(runs["plain"] / "best.th").items():
         assert_close(found[name], tensor, atol=1e-4, what=name)
 
 
-def curve(folder: Path) -> list[dict[str, float]]:
-    return list(map(json.loads, (folder / "learning_curve.jsonl").read_text().splitlines()))
-
-
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory) -> Path:
-    """Returns the folder of a run that validates every 20 batches."""
-    folder = tmp_path_factory.mktemp("watched") / "run"
-    train(folder, validate_every={"num_batches": 20})
-    return folder
-
-
-def test_validation_within_an_epoch(whole, watched):
+def test_validation_within_an_epoch(runs):
     """By hand: an epoch of 50 to 59 batches is validated after 20, 40 and all. Training is
     bit-identical with that of the run without."""
-    epoch = next(line["batch"] for line in curve(whole[0]) if "validation_perplexity" in line)
+    plain, watched = runs.values()
+    epoch = validated(plain)[0]
     assert 50 < epoch < 60
-    found = [line["batch"] for line in curve(watched) if "validation_perplexity" in line]
-    assert found == [20, 40, epoch, epoch + 20, epoch + 40, 2 * epoch]
+    assert validated(watched) == [20, 40, epoch, epoch + 20, epoch + 40, 2 * epoch]
     assert {"sampled_loss", "validation_perplexity"} <= {key for x in curve(watched) for key in x}
-    assert [x for x in curve(watched) if x in curve(whole[0])] == curve(whole[0])
-    last = [next(run.glob("model_state_e2_b0.th")) for run in (whole[0], watched)]
-    one, other = (torch.load(file, weights_only=True) for file in last)
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert [x for x in curve(watched) if x in curve(plain)] == curve(plain)
+    last = "model_state_e2_b0.th"
+    assert_equal(read(watched / last), read(plain / last))
 
 
-def find_perplexities(monkeypatch: pytest.MonkeyPatch, perplexities: Iterator[float]) -> None:
-    """Let each validation find the next one of these."""
+def find_perplexities(monkeypatch: pytest.MonkeyPatch, *values: float) -> Iterator[float]:
+    """Let each validation find the next one of these, which are returned."""
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
         found = unpatched(self, reset)
@@ -209,25 +208,28 @@ def find_perplexities(monkeypatch: pytest.MonkeyPatch, perplexities: Iterator[fl
             found["perplexity"] = next(perplexities)
         return found
 
+    perplexities = iter(values)
     unpatched = BiLMModel.get_metrics
     monkeypatch.setattr(BiLMModel, "get_metrics", get_metrics)
+    return perplexities
 
 
 def test_a_best_by_the_clock_survives_a_kill(tmp_path, monkeypatch):
     """The first result, within the epoch, is the best by far; the run is killed after the next
     batch. The expected weights are those of the checkpoint that it leaves, and the expected
     metrics its result."""
-    find_perplexities(monkeypatch, iter([20.0, *[25.0] * 9]))
+    find_perplexities(monkeypatch, 20.0, *[25.0] * 9)
     monkeypatch.setattr(ValidateEveryCallback, "_is_time", lambda self, point: point == (0, 13))
-    every, run = {"num_seconds": 600}, tmp_path / "run"
-    with pytest.raises(Killed):
-        train(run, kill_after=14, validate_every=every)
-    expected = torch.load(run / "model_state_e0_b13.th", weights_only=True)
-    train(run, recover=True, validate_every=every)
-    found = torch.load(run / "best.th", weights_only=True)
-    assert all(torch.equal(found[name], expected[name]) for name in found)
+    params, run = (
+        changed(tmp_path, {"type": "validate_every", "num_seconds": 600}),
+        tmp_path / "run",
+    )
+    train_and_kill(run, 14, params)
+    expected = read(run / "model_state_e0_b13.th")
+    train(run, params)
+    assert_equal(read(run / "best.th"), expected)
     for name in ("metrics.json", "metrics_epoch_0.json"):
-        metrics = json.loads((run / name).read_text())
+        metrics = read(run / name)
         assert (metrics["best_epoch"], metrics["best_validation_perplexity"]) == (0, 20.0)
 
 
@@ -250,246 +252,131 @@ def test_no_number_is_never_the_best(tmp_path):
     assert not trainer._metric_tracker.should_stop_early()
 
 
-def test_a_resumed_run_refuses_another_text(tmp_path):
-    """Its vocabulary is of a third text, so that it is the same for both."""
-    text = tmp_path / "train.txt"
-    shutil.copy(TEXT / "train.txt", text)
-    params = {**config(tmp_path / "cache").as_dict(), "train_data_path": str(text)}
-    KillCallback.done, KillCallback.after = 0, 20
-    with pytest.raises(Killed):
-        train_model(Params(json.loads(json.dumps(params))), str(tmp_path / "run"))
-    text.write_text("\n".join(text.read_text("utf-8").splitlines()[::-1]) + "\n", "utf-8")
-    KillCallback.after = None
-    with pytest.raises(InputError, match=f"train_data_path: expected the text .*{MORE_TEXT}"):
-        train_model(Params(params), str(tmp_path / "run"), recover=True)
-
-
 def test_another_validation_text_leaves_the_best_weights(tmp_path, monkeypatch):
     """A validation of the first batch after a resume would find the other text's result the best,
     which is refused only after that batch. The expected weights are those before."""
     text, run = tmp_path / "heldout.txt", tmp_path / "run"
     shutil.copy(TEXT / "heldout.txt", text)
-    params = {**config(tmp_path / "cache").as_dict(), "validation_data_path": str(text)}
-    params["trainer"]["callbacks"].insert(0, {"type": "validate_every", "num_batches": 5})
-    find_perplexities(monkeypatch, iter([30.0, 40.0, 40.0, 20.0]))
-    KillCallback.done, KillCallback.after = 0, 15  # after a checkpoint at 14
-    with pytest.raises(Killed):
-        train_model(Params(json.loads(json.dumps(params))), str(run))
+    params = changed(tmp_path, {"type": "validate_every", "num_batches": 5})
+    params["validation_data_path"] = str(text)
+    find_perplexities(monkeypatch, 30.0, 40.0, 40.0, 20.0)
+    train_and_kill(run, 15, params)  # after a checkpoint at 14
     before = (run / "best.th").read_bytes()
     text.write_text("the the .\n" * 40)
-    KillCallback.after = None
     with pytest.raises(InputError, match="validation_data_path: expected the text of the checkpo"):
-        train_model(Params(params), str(run), recover=True)
+        train(run, params)
     assert (run / "best.th").read_bytes() == before
-
-
-def test_a_full_disk_within_an_epoch(tmp_path, monkeypatch):
-    """The system limits the size of files, as where a disk is full. The message is that of all
-    files, and not PyTorch's."""
-    save = torch.save
-
-    def save_to_full_disk(state, file):
-        with file_size_limit(9000):
-            save(state, file)
-
-    monkeypatch.setattr(torch, "save", save_to_full_disk)
-    with pytest.raises(OSError, match=r"best\.th: could not be written, the disk may be full"):
-        train(tmp_path / "run", validate_every={"num_batches": 2})
-
-
-def test_a_refused_text_leaves_the_runs_vocabulary(tmp_path):
-    """AllenNLP saves the vocabulary before the checkpoint is read. The error names a section of the
-    page on training."""
-    page = (ROOT / "docs" / "training.md").read_text("utf-8")
-    assert "## More text later, with new words\n" in page
-    text = tmp_path / "train.txt"
-    shutil.copy(TEXT / "train.txt", text)
-    params = config(tmp_path / "cache").as_dict()
-    params["train_data_path"] = params["vocabulary"]["corpus"] = str(text)
-    KillCallback.done, KillCallback.after = 0, 20
-    with pytest.raises(Killed):
-        train_model(Params(json.loads(json.dumps(params))), str(tmp_path / "run"))
-    saved = {file: file.read_bytes() for file in (tmp_path / "run" / "vocabulary").iterdir()}
-    text.write_text("\n".join(text.read_text("utf-8").splitlines()[60:]) + "\n", "utf-8")
-    KillCallback.after = None
-    with pytest.raises(InputError, match=f"vocabulary: .* of the run in .*{MORE_TEXT}"):
-        train_model(Params(params), str(tmp_path / "run"), recover=True)
-    folder = tmp_path / "run" / "vocabulary"
-    assert {file: file.read_bytes() for file in folder.iterdir()} == saved
-
-
-def test_validate_every_refuses_a_moving_average(tmp_path):
-    """The trainer validates the averages, and saves the weights."""
-    params = config(tmp_path / "cache").as_dict()
-    params["trainer"].update(
-        callbacks=[{"type": "validate_every", "num_batches": 20}],
-        moving_average={"type": "exponential"},
-        checkpointer={"type": "default"},
-    )
-    with pytest.raises(InputError, match=r"validate_every.*with no moving_average"):
-        train_model(Params(params), str(tmp_path / "run"))
-
-
-def test_validate_every_refuses_epochs_without_a_validation(tmp_path):
-    """The trainer would not notice a best result within such an epoch."""
-    params = config(tmp_path / "cache").as_dict()
-    params["trainer"]["callbacks"] = [
-        {"type": "validate_every", "num_batches": 20},
-        {"type": "should_validate_callback", "validation_interval": 2},
-    ]
-    with pytest.raises(InputError, match=r"validate_every.*no callback of type should_validate"):
-        train_model(Params(params), str(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_the_curve_has_no_validation_that_did_not_run(tmp_path, is_first):
     """By hand: of two epochs, only the first is validated."""
-    params = config(tmp_path / "cache").as_dict()
-    order = slice(None) if is_first else slice(None, None, -1)
-    params["trainer"]["callbacks"] = [
+    callbacks = [
         {"type": "learning_curve", "interval": 1000},
         {"type": "should_validate_callback", "validation_interval": 2},
-    ][order]
-    train_model(Params(params), str(tmp_path / "run"))
-    lines = (tmp_path / "run/learning_curve.jsonl").read_text().splitlines()
-    assert sum("perplexity" in line for line in lines) == 1
+    ]
+    params = changed(tmp_path, callbacks=callbacks if is_first else callbacks[::-1])
+    train(tmp_path / "run", params)
+    assert len(validated(tmp_path / "run")) == 1
 
 
-@pytest.mark.parametrize("full_softmax", [False, True])
-@pytest.mark.parametrize("best", ["within", "end"])
+@pytest.mark.parametrize("best, full_softmax", [("within", True), ("end", False)])
 def test_the_best_within_an_epoch_is_kept(tmp_path, monkeypatch, best, full_softmax):
     """The results of the only epoch are those given here, of two validations within it and one at
     its end. The expected weights are those at the best: of the checkpoint of that moment. A best
     that is not the last is named, because the archive has not what was trained after it."""
-    perplexities = iter([30.0, 20.0, 25.0 if best == "within" else 15.0])
-    params = config(tmp_path / "cache").as_dict()
-    params["trainer"].update(num_epochs=1, patience=1)
-    params["trainer"]["checkpointer"].update(
-        save_every_num_batches=20, keep_most_recent_by_count=None
-    )
-    params["trainer"]["callbacks"] = [
-        {"type": "validate_every", "num_batches": 20},
-        {"type": "learning_curve"},
-    ]
+    run = tmp_path / "run"
+    params = changed(tmp_path, EVERY_20, num_epochs=1, patience=1)
+    params["trainer"]["checkpointer"] |= {
+        "save_every_num_batches": 20,
+        "keep_most_recent_by_count": None,
+    }
     if full_softmax:
         params["model"]["n_negative_samples"] = None
-    find_perplexities(monkeypatch, perplexities)
-    train_model(Params(params), str(tmp_path / "run"))
-    expected = "model_state_e0_b40.th" if best == "within" else "model_state_e1_b0.th"
-    one, other = (
-        torch.load(tmp_path / "run" / name, weights_only=True) for name in ("best.th", expected)
-    )
-    assert all(torch.equal(one[name], other[name]) for name in other)
-    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert metrics["best_validation_perplexity"] == (20.0 if best == "within" else 15.0)
+    last = 25.0 if best == "within" else 15.0
+    perplexities = find_perplexities(monkeypatch, 30.0, 20.0, last)
+    train(run, params)
+    n_batches = max(line["batch"] for line in curve(run))
+    checkpoint, perplexity, batch = {
+        "within": ("model_state_e0_b40.th", 20.0, 40),
+        "end": ("model_state_e1_b0.th", 15.0, n_batches),
+    }[best]
+    assert_equal(read(run / "best.th"), read(run / checkpoint))
+    metrics = read(run / "metrics.json")
+    assert metrics["best_validation_perplexity"] == perplexity
+    assert metrics["best_validation_batch"] == batch
     assert (metrics["best_epoch"], next(perplexities, None)) == (0, None)
-    n_batches = max(line["batch"] for line in curve(tmp_path / "run"))
-    assert metrics["best_validation_batch"] == (40 if best == "within" else n_batches)
     if full_softmax:  # the mean over the epoch and not since a validation
         losses = [metrics[f"training_{d}_perplexity"] for d in ("forward", "backward")]
         assert metrics["training_perplexity"] == pytest.approx((losses[0] * losses[1]) ** 0.5)
-        assert math.log(metrics["training_perplexity"]) == pytest.approx(
-            metrics["training_loss"], rel=0.01
-        )
-
-
-@pytest.mark.parametrize("kill_after", [30, 45, 75])
-def test_a_killed_run_keeps_the_same_best(watched, tmp_path, kill_after):
-    """The expected files are those of the run that was never killed, validations included."""
-    killed = tmp_path / "killed"
-    every = {"num_batches": 20}
-    with pytest.raises(Killed):
-        train(killed, kill_after=kill_after, validate_every=every)
-    train(killed, recover=True, validate_every=every)
-    one, other = (torch.load(run / "best.th", weights_only=True) for run in (watched, killed))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert curve(watched) == curve(killed)
-    assert files_of_metrics(killed) == files_of_metrics(watched)
-
-
-def files_of_metrics(run: Path) -> dict[str, dict[str, Any]]:
-    """The files of metrics, without durations, sizes and the values of `training_`."""
-    varies = re.compile("training_.*|.*_MB")
-    return {
-        file.name: {
-            key: None if varies.fullmatch(key) else value
-            for key, value in json.loads(file.read_text()).items()
-        }
-        for file in run.glob("metrics*.json")
-    }
+        logarithm = math.log(metrics["training_perplexity"])
+        assert logarithm == pytest.approx(metrics["training_loss"], rel=0.01)
 
 
 @pytest.mark.parametrize("perplexities", [[20.0, 30.0, 25.0, 25.0], [30.0, 25.0, 20.0, 15.0]])
 def test_a_run_with_nothing_left_to_train(tmp_path, monkeypatch, perplexities):
     """The expected metrics and curve are those of the run before it was recovered. With a best
     result within the epoch, `best_validation_batch` is its batch."""
-    find_perplexities(monkeypatch, iter(perplexities))
-    every = {"num_batches": 40}
-    run = tmp_path / "run"
-    train(run, validate_every=every)
+    find_perplexities(monkeypatch, *perplexities)
+    params, run = changed(tmp_path, {"type": "validate_every", "num_batches": 40}), tmp_path / "run"
+    train(run, params)
     names = ("metrics.json", "learning_curve.jsonl", "learning_curve.png")
     before = {name: (run / name).read_bytes() for name in names}
     (run / "metrics.json").unlink()  # as if the run had been killed before it was written
-    train(run, recover=True, validate_every=every)
+    train(run, params)
     assert {name: (run / name).read_bytes() for name in names} == before
 
 
 def test_validation_by_the_clock(tmp_path):
     """By hand: with no time in between, each batch is validated."""
-    params = config(tmp_path / "cache").as_dict()
-    params["trainer"]["num_epochs"] = 1
+    params = changed(tmp_path, {"type": "validate_every", "num_seconds": 0}, num_epochs=1)
     params["data_loader"]["batch_size"] = 40
-    params["trainer"]["callbacks"] = [
-        {"type": "validate_every", "num_seconds": 0},
-        {"type": "learning_curve"},
-    ]
-    train_model(Params(params), str(tmp_path / "run"))
-    found = [line["batch"] for line in curve(tmp_path / "run") if "validation_perplexity" in line]
+    train(tmp_path / "run", params)
+    found = validated(tmp_path / "run")
     assert found == [*range(1, len(found)), len(found) - 1] and len(found) > 3
 
 
-def test_validate_every_needs_a_bilm_and_a_text(tmp_path):
-    """The messages name what is missing."""
-    callback = ValidateEveryCallback(str(tmp_path), num_batches=1)
-    others: dict[str, Any] = {"_callbacks": [], "_moving_average": None}
-    trainer = SimpleNamespace(model=torch.nn.Linear(2, 2), _validation_data_loader=[], **others)
-    with pytest.raises(InputError, match='expected a training with a model of type "bilm"'):
-        callback.on_start(trainer)
-    params = config(tmp_path / "cache").as_dict()
-    params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]
-    del params["validation_data_path"], params["validation_data_loader"]
-    with pytest.raises(InputError, match=r"validate_every.*with a validation_data_path"):
-        train_model(Params(params), str(tmp_path / "run"))
-    params = config(tmp_path / "cache").as_dict()
-    params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]
-    del params["validation_data_loader"]
-    with pytest.raises(InputError, match=r"validate_every.* without shuffle.*, found 'sentences'"):
-        train_model(Params(params), str(tmp_path / "run2"))
-    for loader, found in (
-        ({"batch_size": 4, "shuffle": True}, "shuffle.*, found true"),
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"model": torch.nn.Linear(2, 2)}, 'a model of type "bilm"'),
+        ({"_validation_data_loader": None}, "a validation_data_path"),
+        ({"_callbacks": [ShouldValidateCallback(".")]}, "should_validate_callback"),
+        ({"_moving_average": object()}, "no moving_average"),
         (
-            {"batch_sampler": {"type": "bucket", "batch_size": 4}},
-            "batch_sampler.*, found <.*Bucket",
+            {"_validation_data_loader": {"type": "bilm", "batch_size": 2}},
+            "without shuffle.*, found 'sentences'",
         ),
-    ):
-        params = config(tmp_path / "cache").as_dict()
-        params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 20}]
-        params["validation_data_loader"] = {"type": "multiprocess", **loader}
-        with pytest.raises(InputError, match=f"validate_every.* without {found}"):
-            train_model(Params(params), str(tmp_path / f"run_{found[:5]}"))
-    for given, found in (({}, "neither"), ({"num_batches": 1, "num_seconds": 1}, "both")):
-        with pytest.raises(InputError, match=f"one of num_batches and num_seconds, found {found}"):
-            ValidateEveryCallback(str(tmp_path), **given)
+        ({"_validation_data_loader": {"shuffle": True, "batch_size": 4}}, "shuffle.*, found true"),
+        (
+            {"_validation_data_loader": {"batch_sampler": {"type": "bucket", "batch_size": 4}}},
+            "without batch_sampler.*, found <.*Bucket",
+        ),
+    ],
+)
+def test_what_validate_every_needs(tmp_path, wrong, message):
+    """The messages name what is missing. The trainer would not notice a best result within an epoch
+    without a validation, and validates a moving average, and saves the weights."""
+    right = {"model": language_model(), "_callbacks": [], "_moving_average": None}
+    trainer = SimpleNamespace(**right, _checkpointer=None, _validation_data_loader=[])
+    callback = ValidateEveryCallback(str(tmp_path), num_batches=1)
+    callback.on_start(trainer)
+    if isinstance(loader := wrong.get("_validation_data_loader"), dict):
+        cache = {"cache_dir": str(tmp_path)} if "type" in loader else {}
+        given = {"reader": BiLMDatasetReader(), "data_path": str(TEXT / "heldout.txt")}
+        made = DataLoader.from_params(Params({**loader, **cache}), **given)
+        wrong = {"_validation_data_loader": made}
+    vars(trainer).update(wrong)
+    with pytest.raises(InputError, match=f"validate_every.*expected a .*{message}"):
+        callback.on_start(trainer)
 
 
-def test_the_loss_of_a_resumed_epoch(tmp_path):
-    """The expected loss is the mean of the batches since the checkpoint, which the model
-    reports."""
-    with pytest.raises(Killed):
-        train(tmp_path / "killed", kill_after=45)
-    train(tmp_path / "killed", recover=True)
-    metrics = json.loads((tmp_path / "killed" / "metrics_epoch_0.json").read_text())
-    assert metrics["training_loss"] == pytest.approx(metrics["training_sampled_loss"], rel=0.02)
+@pytest.mark.parametrize(
+    "given, found", [({}, "neither"), ({"num_batches": 1, "num_seconds": 1}, "both")]
+)
+def test_one_interval_of_validate_every(tmp_path, given, found):
+    with pytest.raises(InputError, match=f"one of num_batches and num_seconds, found {found}"):
+        ValidateEveryCallback(str(tmp_path), **given)
 
 
 def test_the_bar_moves_after_skipped_batches(capsys):
@@ -502,10 +389,9 @@ def test_the_bar_moves_after_skipped_batches(capsys):
     assert "100002/100004" in shown and "100003/100004" in shown
 
 
-def test_a_nan_loss_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path, monkeypatch):
+def test_a_nan_loss_stops_the_run_and_keeps_the_checkpoint(runs, tmp_path, monkeypatch):
     """The message names the batch. After --recover without the fault, the expected weights are
     those of the run that never had it."""
-    _, expected = whole
     calls = count(1)
 
     def broken(*args: Any) -> torch.Tensor:
@@ -518,50 +404,42 @@ def test_a_nan_loss_stops_the_run_and_keeps_the_checkpoint(whole, tmp_path, monk
     ):
         patch.setattr(sampled_softmax, "sampled_softmax_loss", broken)
         train(tmp_path / "broken")
-    found = train(tmp_path / "broken", recover=True)
-    for name, tensor in expected.items():
-        assert torch.equal(tensor, found[name]), name
+    assert_equal(train(tmp_path / "broken"), read(runs["plain"] / "best.th"))
 
 
 def test_the_papers_trainer_trains(tmp_path, monkeypatch):
     """The trainer block of `bilm_1b.jsonnet`, which clips in the optimizer, trains a tiny model:
     the values of Adagrad's accumulators have grown from 1, except those of rows that were not
     read."""
-    monkeypatch.setenv("BILM_TEXT", "text")
-    params = config(tmp_path / "cache").as_dict()
-    published = Params.from_file(str(ROOT / "training_configs" / "bilm_1b.jsonnet")).as_dict()
-    params["model"]["sparse_gradients"] = published["model"]["sparse_gradients"]
-    params["trainer"] = {**published["trainer"], "num_epochs": 1, "cuda_device": -1}
-    train_model(Params(params), str(tmp_path / "run"))
-    state = torch.load(next((tmp_path / "run").glob("training_state_*")))["optimizer"]["state"]
+    paper, params = published("bilm_1b", monkeypatch), changed(tmp_path)
+    params["model"]["sparse_gradients"] = paper["model"]["sparse_gradients"]
+    params["trainer"] = {**paper["trainer"], "num_epochs": 1, "cuda_device": -1}
+    train(tmp_path / "run", params)
+    (file,) = (tmp_path / "run").glob("training_state_*")
+    state = read(file)["optimizer"]["state"]
     assert state and all((entry["sum"] > 1).any() for entry in state.values())
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("bilm", "bilm_1b", "bilm_finetune", "bilm_small", "bilm_tf", "bilm_tiny", "bilm_words"),
-        "bilm_proteins",
-        *("tagger", "tagger_elmo"),
-    ],
-)
-def test_configs_are_read(name, monkeypatch):
-    """The shipped configs evaluate. Those of a biLM clip gradients, because a long training without
-    it diverged. The paper's differs from bilm_tf.jsonnet in its sizes and data."""
+def published(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     for variable in ("BILM_TEXT", "BILM_DEV", "BILM_ARCHIVE"):
         monkeypatch.setenv(variable, "text")
-    monkeypatch.setenv("ELMO_DIM", "128")
-    monkeypatch.setenv("ELMO_ARCHIVE", "model.tar.gz")
-    found = Params.from_file(str(ROOT / "training_configs" / f"{name}.jsonnet")).as_dict()
-    trainer = found["trainer"]
-    if found["model"]["type"] == "bilm":
-        assert (trainer["grad_norm"] or trainer["optimizer"]["grad_norm"]) > 0
-    else:
-        assert found["model"]["type"] == "simple_tagger"
-    if name == "bilm_1b":
-        assert sum(number for _, number in found["model"]["char_cnn"]["filters"]) == 2048
-        small = Params.from_file(str(ROOT / "training_configs" / "bilm_tf.jsonnet")).as_dict()
-        norm = {"type": "clipped_adagrad", "grad_norm": small["trainer"]["grad_norm"]}
-        assert trainer["optimizer"] == {**small["trainer"]["optimizer"], **norm}
-        assert trainer["grad_norm"] is False
-        assert found["vocabulary"]["corpus"] == found["train_data_path"]
+    return Params.from_file(str(ROOT / "training_configs" / f"{name}.jsonnet")).as_dict()
+
+
+@pytest.mark.parametrize(
+    "name", sorted(file.stem for file in (ROOT / "training_configs").glob("bilm*.jsonnet"))
+)
+def test_configs_clip_gradients(name, monkeypatch):
+    """A long training without it diverged."""
+    trainer = published(name, monkeypatch)["trainer"]
+    assert (trainer["grad_norm"] or trainer["optimizer"]["grad_norm"]) > 0
+
+
+def test_the_papers_config(monkeypatch):
+    """It differs from bilm_tf.jsonnet in its sizes and data, and clips in the optimizer."""
+    paper, small = (published(name, monkeypatch) for name in ("bilm_1b", "bilm_tf"))
+    assert sum(number for _, number in paper["model"]["char_cnn"]["filters"]) == 2048
+    assert paper["vocabulary"]["corpus"] == paper["train_data_path"]
+    clip = {"type": "clipped_adagrad", "grad_norm": small["trainer"]["grad_norm"]}
+    assert paper["trainer"]["optimizer"] == {**small["trainer"]["optimizer"], **clip}
+    assert paper["trainer"]["grad_norm"] is False

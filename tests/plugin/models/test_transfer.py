@@ -4,8 +4,6 @@ more."""
 import shutil
 from typing import Any
 
-import h5py
-import numpy
 import pytest
 import torch
 from allennlp.commands.train import train_model
@@ -13,12 +11,9 @@ from allennlp.common import Params
 from allennlp.models import Model
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.bilm_tf.texts import read_options, read_vocabulary_file
-from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models import transfer
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
-from elmo_plugin.pretrained import pretrained_files
 from tests.conftest import BLOCKS, WORDS, export_files
 from tests.plugin.models.test_training import config
 
@@ -50,27 +45,6 @@ def test_from_an_archive(bilm_archive, monkeypatch):
     check_carried_over(Model.from_archive(bilm_archive), model)
 
 
-def test_from_a_model_that_comes_with_the_package():
-    """Expected values: the weights of its files, and the softmax rows of its words."""
-    files = pretrained_files("tiny")
-    options = read_options(files.options_file).to_dict()
-    blocks = {key: options[key] for key in ("lstm", "char_cnn")}
-    model = tuned(["<S>", "</S>", "<UNK>", "the"], pretrained_file="tiny", **blocks)
-    expected = find_bilm(*files[:2]).bilm.state_dict()
-    for name, tensor in model.bilm.state_dict().items():
-        assert torch.equal(tensor, expected[name])
-    row = read_vocabulary_file(files.vocabulary_file).index("the")
-    with h5py.File(files.weight_file) as file:
-        numpy.testing.assert_array_equal(model.softmax.weight[3].detach(), file["softmax/W"][row])
-        numpy.testing.assert_array_equal(model.softmax.bias[3].detach(), file["softmax/b"][row])
-
-
-def test_a_missing_vocabulary_is_named(bilm_archive):
-    """The message has the file and what it should be."""
-    with pytest.raises(FileNotFoundError, match=r"nowhere/vocab: expected bilm-tf's vocabulary"):
-        tuned(NEW_WORDS, pretrained_file=bilm_archive, pretrained_vocabulary_file="nowhere/vocab")
-
-
 def test_from_bilm_tfs_files(bilm_archive, tmp_path, monkeypatch):
     """The expected weights are those of the archive that the files were exported from, to which
     the biases of the softmax are added here."""
@@ -87,7 +61,7 @@ def test_from_bilm_tfs_files(bilm_archive, tmp_path, monkeypatch):
             assert torch.equal(tensor, alone.bilm.state_dict()[name]), name
 
 
-def test_an_archive_of_a_model_from_bilm_tfs_files(bilm_archive, tmp_path):
+def test_an_archive_needs_no_other_files(bilm_archive, tmp_path):
     """AllenNLP loads the archive without the files that training started from."""
     export_files(Model.from_archive(bilm_archive), tmp_path / "start", with_softmax=True)
     params = config(tmp_path / "cache").as_dict()
@@ -97,37 +71,32 @@ def test_an_archive_of_a_model_from_bilm_tfs_files(bilm_archive, tmp_path):
     params["trainer"].update(num_epochs=1, callbacks=[])
     model = train_model(Params(params), str(tmp_path / "run"))
     shutil.rmtree(tmp_path / "start")
-    loaded = Model.from_archive(str(tmp_path / "run" / "model.tar.gz"))
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(loaded.state_dict()[name], tensor), name
+    loaded = Model.from_archive(str(tmp_path / "run" / "model.tar.gz")).state_dict()
+    assert all(torch.equal(loaded[name], x) for name, x in model.state_dict().items())
 
 
-def test_words_for_a_file_that_has_its_own(bilm_archive):
-    """An archive contains its words, and without a file there are none to match."""
-    words = {"pretrained_vocabulary_file": bilm_archive}
-    with pytest.raises(
-        InputError, match=r"pretrained_file: .* expected no vocabulary file with this"
-    ):
-        tuned(NEW_WORDS, pretrained_file=bilm_archive, **words)
-    with pytest.raises(InputError, match=r"pretrained_file: expected one with .* found null"):
-        tuned(NEW_WORDS, **words)
+OTHER = {"lstm": {**BLOCKS["lstm"], "dim": 30}}
 
 
-def test_other_sizes_are_refused(bilm_archive):
-    """The message names the archive."""
-    other = {**BLOCKS, "lstm": {**BLOCKS["lstm"], "dim": 30}}
-    start = r"^pretrained_file: .*model\.tar\.gz: lstm\.dim: .* 30, found 24$"
-    with pytest.raises(InputError, match=start):
-        tuned(NEW_WORDS, **other, pretrained_file=bilm_archive)
-    with pytest.raises(InputError, match=r"^pretrained_file: pretrained://tiny: lstm\.dim"):
-        tuned(NEW_WORDS, pretrained_file="pretrained://tiny")
-    with pytest.raises(InputError, match=r"^pretrained_file: pretrained: expected .* 'smal'"):
-        tuned(NEW_WORDS, pretrained_file="pretrained://smal")
-
-
-def test_a_vocabulary_without_a_softmax_is_refused(bilm_archive, tmp_path):
-    """The message names the file and the missing array."""
+@pytest.mark.parametrize(
+    "file, words, extra, message",
+    [
+        ("ARCHIVE", "nowhere/vocab", {}, "nowhere/vocab: expected bilm-tf's vocabulary"),
+        ("ARCHIVE", "ARCHIVE", {}, "pretrained_file: .* expected no vocabulary file with this"),
+        (None, "ARCHIVE", {}, "pretrained_file: expected one with .* found null"),
+        ("ARCHIVE", None, OTHER, r"^pretrained_file: .*\.tar\.gz: lstm\.dim: .* 30, found 24$"),
+        ("pretrained://tiny", None, {}, r"^pretrained_file: pretrained://tiny: lstm\.dim"),
+        ("pretrained://smal", None, {}, "^pretrained_file: pretrained: expected .* 'smal'"),
+        ("FILES/weights.hdf5", "FILES/vocabulary.txt", {}, r"weights\.hdf5: expected a softmax"),
+    ],
+)
+def test_what_is_refused(bilm_archive, tmp_path, file, words, extra, message):
+    """The message names the file, and what is missing or too much. An archive contains its words,
+    and without a file there are none to match."""
     export_files(Model.from_archive(bilm_archive), tmp_path, with_softmax=False)
-    weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
-    with pytest.raises(InputError, match=r"weights\.hdf5: expected a softmax"):
-        tuned(NEW_WORDS, pretrained_file=weights, pretrained_vocabulary_file=vocabulary)
+    file, words = (
+        x and x.replace("ARCHIVE", bilm_archive).replace("FILES", str(tmp_path))
+        for x in (file, words)
+    )
+    with pytest.raises((InputError, FileNotFoundError), match=message):
+        tuned(NEW_WORDS, **extra, pretrained_file=file, pretrained_vocabulary_file=words)

@@ -1,6 +1,7 @@
 """These tests train a `bilm` in several processes, over gloo, through `allennlp train` and its
 `distributed` block."""
 
+import copy
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from torch.multiprocessing import ProcessExitedException
 
 from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point
 from tests.conftest import allennlp
-from tests.plugin.models.test_training import config
+from tests.plugin.models.test_training import assert_equal, config
 
 
 @TrainerCallback.register("sigkill_for_test")
@@ -32,15 +33,6 @@ class SigkillCallback(TrainerCallback):
         self.done += is_training
         if self.done == SigkillCallback.after:
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-@TrainerCallback.register("save_ranks_for_test")
-class SaveRanksCallback(TrainerCallback):
-    """Writes the weights of each process at the end of its training."""
-
-    def on_end(self, trainer: Any, **kwargs: Any) -> None:
-        state = trainer.model.state_dict()
-        torch.save(state, Path(self.serialization_dir, f"end_of_rank_{trainer._rank}.th"))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -63,6 +55,16 @@ def processes(cache: Path, number: int) -> dict[str, Any]:
     return params
 
 
+def as_one(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the config of one process that reads the rows of two."""
+    one = copy.deepcopy(params)
+    del one["distributed"]
+    one["trainer"]["cuda_device"] = -1
+    for loader in ("data_loader", "validation_data_loader"):
+        one[loader]["batch_size"] *= 2
+    return one
+
+
 def train(params: dict[str, Any], folder: Path, *options: str) -> dict[str, torch.Tensor]:
     """Trains, and returns the weights of the best epoch."""
     file = folder.with_suffix(".json")
@@ -78,41 +80,11 @@ def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Pat
     params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 40}]
     params["model"].update(dropout=0.0, n_negative_samples=None, initial_state="zero")
     found = train(params, tmp_path / "two")
-    del params["distributed"]
-    params["trainer"]["cuda_device"] = -1
-    for loader in ("data_loader", "validation_data_loader"):
-        params[loader]["batch_size"] *= 2
-    for name, tensor in train(params, tmp_path / "one").items():
+    for name, tensor in train(as_one(params), tmp_path / "one").items():
         torch.testing.assert_close(found[name], tensor, atol=1e-5, rtol=0, msg=name)
-    metrics = [json.loads((tmp_path / run / "metrics.json").read_text()) for run in ("one", "two")]
+    one, two = (json.loads((tmp_path / run / "metrics.json").read_text()) for run in ("one", "two"))
     for name in ("training_perplexity", "validation_perplexity"):
-        assert metrics[1][name] == pytest.approx(metrics[0][name], rel=1e-5)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("tied", [True, False])
-def test_a_table_of_words_stays_the_same_in_all_processes(tied: bool, tmp_path: Path) -> None:
-    """A property: the processes exchange the sparse gradients of their own words and samples, and
-    end with the same bits."""
-    params = processes(tmp_path / "cache", 2)
-    model = params["model"]
-    del model["char_cnn"]
-    model["words"] = {"dim": model["lstm"]["projection_dim"], "tied": tied}
-    model["sparse_gradients"] = True
-    trainer = params["trainer"]
-    trainer["optimizer"] = {"type": "clipped_adagrad", "lr": 0.1}
-    trainer["grad_norm"] = False
-    trainer["callbacks"] = [{"type": "save_ranks_for_test"}]
-    train(params, tmp_path / "run")
-    one, other = (
-        torch.load(tmp_path / "run" / f"end_of_rank_{rank}.th", weights_only=True)
-        for rank in (0, 1)
-    )
-    assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        assert torch.equal(tensor, other[name]), name
-    table = one["bilm.token_encoder.embedding.weight"]
-    assert torch.equal(table, one["softmax.weight"]) == tied
+        assert two[name] == pytest.approx(one[name], rel=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -157,11 +129,11 @@ def test_three_killed_processes_end_with_the_same_bits(
         for rank in range(3):
             assert CheckpointFiles(str(killed), rank, world_size=3).complete()[0] == last
     monkeypatch.setattr(SigkillCallback, "after", None)
-    found = train(params, killed, "--recover")
     folder, expected = whole
-    assert found.keys() == expected.keys()
-    for name, tensor in expected.items():
-        assert torch.equal(tensor, found[name]), name
+    assert_equal(train(params, killed, "--recover"), expected)
+    # The mean of the batches since the checkpoint is nearly that of their tokens.
+    metrics = json.loads((killed / "metrics_epoch_0.json").read_text())
+    assert metrics["training_loss"] == pytest.approx(metrics["training_sampled_loss"], rel=0.1)
     for rank in range(3):
         name = f"rank_state_e2_b0_w{rank}of3.th"
         assert (killed / name).read_bytes() == (folder / name).read_bytes()

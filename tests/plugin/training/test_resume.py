@@ -8,7 +8,7 @@ import numpy
 import pytest
 from allennlp.training import TrainerCallback
 
-from tests.plugin.training.toy_training import BATCHES, Killed, make_trainer
+from tests.plugin.training.toy_training import BATCHES, Killed, killed_before, make_trainer
 
 
 @TrainerCallback.register("losses_for_test")
@@ -26,19 +26,13 @@ class Losses(TrainerCallback):
 def test_the_mean_loss_of_a_resumed_epoch(tmp_path: Path) -> None:
     """By definition: after each batch and at the end, the mean of the batches since the
     checkpoint, which is the one after two batches."""
-    trained = iter(range(3))
-
-    def kill() -> None:
-        if next(trained, None) is None:
-            raise Killed
-
     options = {
         "callbacks": [{"type": "losses_for_test"}],
         "checkpointer": {"save_every_num_batches": 2},
     }
     Losses.found = []
     with pytest.raises(Killed):
-        make_trainer(tmp_path, kill, **options).train()
+        make_trainer(tmp_path, killed_before(4), **options).train()
     assert len(Losses.found) == 3
     Losses.found = []
     make_trainer(tmp_path, **options).train()

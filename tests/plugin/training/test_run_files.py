@@ -4,8 +4,10 @@ import json
 import os
 import signal
 import tarfile
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 from allennlp.common import Params
@@ -15,6 +17,8 @@ from allennlp.training import util
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from tests.conftest import ROOT
+from tests.plugin.training.toy_training import Killed
 
 PARAMS = {"model": {"type": "bilm"}}
 
@@ -45,33 +49,27 @@ def test_a_kill_while_the_config_is_written(tmp_path: Path, recover: bool) -> No
     assert sorted(tmp_path.iterdir()) == before
 
 
-class Killed(BaseException):
-    pass
-
-
 def saved(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.glob("*")}
 
 
-@pytest.mark.parametrize("n_lines", range(5))
+@pytest.mark.parametrize("n_lines", [0, 2, 4])
 def test_a_kill_leaves_no_part_of_a_vocabulary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_lines: int
 ) -> None:
     """By hand: a process that is killed after some of the five lines leaves no new folder, and an
     old one as it was. Then the vocabulary is saved, and AllenNLP reads the words that it has."""
     folder = tmp_path / "run" / "vocabulary"
-    printed: list[object] = []
-
-    def kill(line: str, file: object) -> None:
-        if len(printed) == n_lines:
-            raise Killed
-        printed.append(line)
-        print(line, file=file)  # type: ignore[call-overload]
-
     for words in (["a", "b"], ["c", "d"]):
         vocab = Vocabulary(tokens_to_add={"tokens": words})
         before = saved(folder)
-        printed.clear()
+        left = iter(range(n_lines))
+
+        def kill(line: str, file: Any, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise Killed
+            print(line, file=file)
+
         with monkeypatch.context() as patch, pytest.raises(Killed):
             patch.setattr(allennlp_vocabulary, "print", kill, raising=False)
             vocab.save_to_files(str(folder))
@@ -82,29 +80,32 @@ def test_a_kill_leaves_no_part_of_a_vocabulary(
         assert [path.name for path in folder.parent.iterdir()] == ["vocabulary"]
 
 
-@pytest.mark.parametrize("kind", [Vocabulary, BiLMVocabulary])
-def test_the_words_of_a_run_are_not_replaced(tmp_path: Path, kind: type[Vocabulary]) -> None:
+@pytest.mark.parametrize(
+    "vocabulary",
+    [
+        lambda words: BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", *words]),
+        lambda words: Vocabulary(tokens_to_add={"tokens": list(words)}),
+    ],
+)
+def test_the_words_of_a_run_are_not_replaced(
+    tmp_path: Path, vocabulary: Callable[[str], Vocabulary]
+) -> None:
     """Its rows of weights belong to its words. Without a checkpoint there are no weights yet. Other
-    namespaces may come, as those of an embedder's options."""
-    folder = tmp_path / "vocabulary"
-
-    def vocabulary(words: str) -> Vocabulary:
-        if kind is BiLMVocabulary:
-            return BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", *words])
-        return Vocabulary(tokens_to_add={"tokens": list(words)})
-
+    namespaces may come, as those of an embedder's options. The error names a section of the page on
+    training."""
+    folder, page = tmp_path / "vocabulary", ROOT / "docs" / "training.md"
     one, other = vocabulary("ab"), vocabulary("ba")
     one.save_to_files(str(folder))
     other.save_to_files(str(folder))
     (tmp_path / "model_state_e0_b7.th").touch()
-    other.save_to_files(str(folder))
     other.add_token_to_namespace("x", "more")
     other.save_to_files(str(folder))
     before = saved(folder)
     assert "more.txt" in before
-    cases = (one, "its words in another order"), (vocabulary("bc"), "other words")
-    for wrong, found in cases:
-        message = f"expected that of the run in {tmp_path}, found {found}"
+    section = "More text later, with new words"
+    assert f"## {section}\n" in page.read_text("utf-8")
+    for wrong, found in ((one, "its words in another order"), (vocabulary("bc"), "other words")):
+        message = f"expected that of the run in {tmp_path}, found {found}.* see {section} in docs/"
         with pytest.raises(InputError, match=message):
             wrong.save_to_files(str(folder))
         assert saved(folder) == before

@@ -4,6 +4,7 @@ it."""
 import os
 import random
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -152,15 +153,14 @@ def result(trainer: GradientDescentTrainer, folder: Path) -> dict[str, torch.Ten
     is left."""
     assert not list(folder.glob(".*.th.*"))
     last = max(folder.glob("model_state_*.th"), key=lambda path: _numbers(path.name))
-    found = {}
-    for kind, path in [("best", folder / "best.th"), ("last", last)]:
-        for name, value in torch.load(path, weights_only=True).items():
-            found[f"{kind} {name}"] = value
-    for name, value in trainer.model.state_dict().items():
-        found[f"returned {name}"] = value.clone()
     assert isinstance(trainer.model, ToyModel)
-    found["carried"] = trainer.model.carried
-    return found
+    states = {
+        "best": torch.load(folder / "best.th", weights_only=True),
+        "last": torch.load(last, weights_only=True),
+        "returned": {name: value.clone() for name, value in trainer.model.state_dict().items()},
+    }
+    found = {f"{kind} {name}": x for kind, state in states.items() for name, x in state.items()}
+    return {**found, "carried": trainer.model.carried}
 
 
 def assert_identical(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
@@ -175,6 +175,18 @@ def _numbers(name: str) -> tuple[int, ...]:
 
 class Killed(BaseException):
     """Not an `Exception`, because nothing handles SIGKILL either."""
+
+
+def killed_before(batch: int) -> Callable[[], None]:
+    """Return an `each_batch` that kills before this batch. They are counted from 1, with those of
+    validation."""
+    left = iter(range(batch - 1))
+
+    def each_batch() -> None:
+        if next(left, None) is None:
+            raise Killed
+
+    return each_batch
 
 
 class Killer:
@@ -215,12 +227,9 @@ class Killer:
             self()
             if self._left == 0:
                 # The trainer passes a name, the checkpointer a file.
-                beginning = b"PK\x03\x04 and no more"
-                if isinstance(file, str):
-                    Path(file).write_bytes(beginning)
-                else:
-                    file.write(beginning)
-                    file.flush()
+                with open(file, "wb") if isinstance(file, str) else nullcontext(file) as opened:
+                    opened.write(b"PK\x03\x04 and no more")
+                    opened.flush()
             self()
             save(state, file)
 
