@@ -76,9 +76,12 @@ class Negate(nn.Module):
 
 def test_columns_that_pass_a_layer():
     """By hand: the module reads columns 0, 3 and 6; the others follow its output in the order in
-    which they were named."""
+    which they were named. Then two columns of the module, and the four of ELMo, pass a second
+    layer."""
     layer = PassElmo(Negate(), [[4, 6], [1, 3]])
     assert layer(torch.arange(7.0)).tolist() == [-0.0, -3.0, 4.0, 5.0, 1.0, 2.0]
+    layers = nn.Sequential(layer, PassElmo(Negate(), [[2, 6]]))
+    assert layers(torch.arange(7.0)).tolist() == [0.0, 3.0, 4.0, 5.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -89,9 +92,3 @@ def test_columns_that_are_refused(columns):
     elmo_output._check_columns([[4, 6], [1, 3]], 7)
     with pytest.raises(InputError, match="elmo_columns: expected pairs of a first column"):
         elmo_output._check_columns(columns, 7)
-
-
-def test_columns_after_a_layer():
-    """By hand: two columns of the module, and then the four of ELMo, which pass a second layer."""
-    layer = nn.Sequential(PassElmo(Negate(), [[4, 6], [1, 3]]), PassElmo(Negate(), [[2, 6]]))
-    assert layer(torch.arange(7.0)).tolist() == [0.0, 3.0, 4.0, 5.0, 1.0, 2.0]

@@ -1,36 +1,16 @@
 """What the plugin adds to the patches of AllenNLP, and that they serve a model with ELMo."""
 
-import torch
-from allennlp.confidence_checks.normalization_bias_verification import NormalizationBiasVerification
-from torch import nn
-
 import elmo_plugin.plugin  # noqa: F401
+from allennlp_today.callbacks import WITHOUT_HOOKS
 from allennlp_today.data import IMPORTED_BY_WORKERS
-from elmo_plugin import Elmo
+from elmo_plugin.modules import BiLM
 from tests.allennlp_today.test_models import check_tags, tagger
 
 
-def test_hooks_leave_a_bilm_out(bilm_files) -> None:
-    """By definition of the check, it still finds the bias in front of a normalization, and by its
-    own hooks everything but the biLM is seen."""
-    elmo = Elmo.from_files(*bilm_files)
-    model = nn.ModuleDict(
-        {"elmo": elmo, "linear": nn.Linear(16, 4), "norm": nn.BatchNorm1d(4)}
-    ).train()
-    verification = NormalizationBiasVerification(model)
-    verification.register_hooks()
-    assert not any(module._forward_hooks for module in elmo.bilm.modules())
-    assert all(module._forward_hooks for module in (elmo, model["linear"], model["norm"]))
-    vectors = torch.from_numpy(elmo.embed("the dog threw it"))
-    model["norm"](model["linear"](vectors))
-    verification.destroy_hooks()
-    verification.collect_detections()
-    assert verification.detected_pairs == [("linear", "norm")]
-    assert not any(module._forward_hooks for module in model.modules())
-
-
-def test_workers_of_a_data_loader_import_the_plugin() -> None:
-    """By definition, once, so that they have its patches and its registered names."""
+def test_what_the_patches_know_of_the_plugin() -> None:
+    """Hooks leave a biLM out (tests/allennlp_today/test_callbacks.py), and the workers of a data
+    loader import the plugin once, so that they have its patches and its registered names."""
+    assert BiLM in WITHOUT_HOOKS
     assert IMPORTED_BY_WORKERS == ["elmo_plugin.plugin"]
 
 

@@ -1,23 +1,25 @@
-"""These tests run the predictors `bilm` and `elmo` on the archive of a tiny language model."""
+"""These tests run the predictors `bilm` and `elmo` on the archive of a tiny language model, and
+`allennlp predict` with them, which has an output for each line."""
 
 import io
 import json
 import math
-from typing import Any
+import os
+import re
+import sys
 
 import numpy
 import pytest
 import torch
+from allennlp.commands.predict import _PredictManager
+from allennlp.common import JsonDict
 from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from elmo_plugin.plugin.models.bilm_model import BiLMModel
-from elmo_plugin.plugin.predictors import BiLMPredictor
-from tests.conftest import BLOCKS, WORDS
+from elmo_plugin.plugin.commands import run_allennlp
+from tests.conftest import allennlp, write_file
 
 TOKENS = ["he", "threw", "unheard-of", "dog", "."]
 SENTENCE = " ".join(TOKENS)
@@ -63,73 +65,18 @@ def test_models_of_another_type_are_refused(name):
         Predictor.by_name(name)(torch.nn.Linear(1, 1), None)
 
 
-def test_words_of_any_language_are_readable(bilm):
+def test_words_of_any_language_are_readable(bilm, monkeypatch):
     """The line is JSON in UTF-8, in which words stand as they were given, except for what UTF-8
-    cannot hold."""
+    cannot hold; and where the terminal lacks them, JSON in ASCII with the same words."""
     tokens = ["naïve", "犬", "a\ud800b"]
     line = bilm.dump_line(bilm.predict_json({"tokens": tokens}))
     assert '["naïve", "犬", "a\\ud800b"]' in line
     assert line.encode("utf-8").endswith(b"}\n") and line.count("\n") == 1
     assert json.loads(line)["tokens"] == tokens
-
-
-def test_words_that_the_terminal_lacks(bilm, monkeypatch):
-    """The line is JSON in ASCII, with the same words."""
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), "latin-1"))
-    line = bilm.dump_line({"tokens": ["naïve", "犬", "a\ud800b"]})
+    line = bilm.dump_line({"tokens": tokens})
     assert line == '{"tokens": ["na\\u00efve", "\\u72ac", "a\\ud800b"]}\n'
     assert bilm.dump_line({"tokens": ["naïve"]}) == '{"tokens": ["naïve"]}\n'
-
-
-def test_perplexity(bilm):
-    """By definition: of both directions together, with the end and the beginning."""
-    found = bilm.predict_json({"tokens": TOKENS})
-    log_p = found["forward_log_probabilities"] + found["backward_log_probabilities"]
-    assert len(log_p) == 2 * (len(TOKENS) + 1)
-    assert found["perplexity"] == pytest.approx(math.exp(-sum(log_p) / len(log_p)))
-
-
-@pytest.mark.parametrize("n_words", [0, 1, 4, 5])
-def test_substitutes_of_few_words(n_words):
-    """A vocabulary of five words or fewer gives all of them and nothing else, so that their
-    probabilities add up to 1."""
-    vocab = BiLMVocabulary.from_words(WORDS[: 3 + n_words])
-    sizes: dict[str, Any] = {**BLOCKS, "n_negative_samples": None}
-    model = BiLMModel(vocab, **sizes)
-    predictor = BiLMPredictor(model, BiLMDatasetReader())
-    for found in predictor.predict_json({"tokens": TOKENS})["substitutes"]:
-        assert sorted(x["word"] for x in found) == sorted(WORDS[3 : 3 + n_words])
-        if n_words:
-            assert sum(x["probability"] for x in found) == pytest.approx(1)
-
-
-def test_substitutes_leave_the_carried_state(bilm_archive):
-    """Under `carry` a sentence starts from the state after the one before it. The expected
-    perplexities are those of `forward_on_instances`, which reads each sentence once."""
-    sentences = [TOKENS, ["A"], ["to", "dog"], TOKENS]
-    expected, predicted = (
-        Predictor.from_path(bilm_archive, "bilm", overrides='{"model.initial_state": "carry"}')
-        for _ in range(2)
-    )
-    for tokens in sentences:
-        instance = expected._json_to_instance({"tokens": tokens})
-        expected._dataset_reader.apply_token_indexers(instance)
-        [right] = expected._model.forward_on_instances([instance])
-        found = predicted.predict_json({"tokens": tokens})
-        for name in ("forward_log_probabilities", "backward_log_probabilities"):
-            numpy.testing.assert_allclose(found[name], right[name], rtol=1e-5)
-
-
-def test_batches_are_sentences_by_themselves(bilm):
-    """The output for a sentence in a batch of unequal lengths is the same as alone."""
-    inputs = [{"tokens": TOKENS}, {"tokens": ["A"]}, {"tokens": ["to", "dog"]}]
-    together = bilm.predict_batch_json(inputs)
-    for one, sentence in zip(together, inputs):
-        alone = bilm.predict_json(sentence)
-        assert one["perplexity"] == pytest.approx(alone["perplexity"], rel=1e-5)
-        assert [[x["word"] for x in token] for token in one["substitutes"]] == [
-            [x["word"] for x in token] for token in alone["substitutes"]
-        ]
 
 
 @pytest.mark.parametrize("name", ["bilm", "elmo"])
@@ -140,8 +87,6 @@ def test_a_sentence_without_tokens(bilm_archive, name, empty):
     for predict in (predictor.predict_json, lambda x: predictor.predict_batch_json([SOME, x])):
         with pytest.raises(InputError, match=r"^expected at least one token, found \{.*\}$"):
             predict(empty)
-    with pytest.raises(InputError, match=r"^expected a sentence, found an empty line$"):
-        predictor.load_line(" \n")
 
 
 def test_words_that_the_vocabulary_lacks(bilm):
@@ -158,17 +103,6 @@ def test_words_that_the_vocabulary_lacks(bilm):
     assert unknown == pytest.approx(literal)
 
 
-def test_vectors(bilm_archive):
-    """The expected vectors are those of `Elmo.from_archive`."""
-    predictor = Predictor.from_path(bilm_archive, "elmo")
-    elmo = Elmo.from_archive(bilm_archive)
-    found = predictor.predict_batch_json([{"tokens": TOKENS}, {"sentence": "A"}])
-    assert [x["tokens"] for x in found] == [TOKENS, ["A"]]
-    for x in found:
-        expected = elmo.embed(x["tokens"], layer="all")
-        numpy.testing.assert_allclose(x["layers"], expected, atol=1e-5)
-
-
 @pytest.mark.usefixtures("native_bf16")
 @pytest.mark.parametrize("initial_state, precision", [("zero", "bf16"), ("carry", "fp32")])
 def test_vectors_as_the_model_reads(bilm_archive, initial_state, precision):
@@ -183,13 +117,117 @@ def test_vectors_as_the_model_reads(bilm_archive, initial_state, precision):
         kind.from_archive(bilm_archive, initial_state=initial_state, precision=precision)
         for kind in (Elmo, LanguageModel)
     )
-    for _ in range(2):
-        found = elmo.predict_json({"tokens": TOKENS})["layers"]
-        numpy.testing.assert_array_equal(numpy.float32(found), vectors.embed(TOKENS, layer="all"))
-        found = bilm.predict_json({"tokens": TOKENS})
-        words = scores.substitutes(TOKENS, k=5)
+    for tokens in (TOKENS, SOME["tokens"], TOKENS):
+        [found] = elmo.predict_batch_json([{"tokens": tokens}])
+        assert found["tokens"] == tokens
+        numpy.testing.assert_array_equal(
+            numpy.float32(found["layers"]), vectors.embed(tokens, layer="all")
+        )
+        found = bilm.predict_json({"tokens": tokens})
+        words = scores.substitutes(tokens, k=5)
         assert found["substitutes"] == [[word._asdict() for word in place] for place in words]
-        expected = scores.score(TOKENS, base="e")
-        numpy.testing.assert_array_equal(found["forward_log_probabilities"], expected.forward)
-        numpy.testing.assert_array_equal(found["backward_log_probabilities"], expected.backward)
+        expected = scores.score(tokens, base="e")
+        both = numpy.float64([*expected.forward, *expected.backward]).tolist()
+        assert found["forward_log_probabilities"] + found["backward_log_probabilities"] == both
+        assert found["perplexity"] == pytest.approx(math.exp(-sum(both) / len(both)))
     assert all(parameter.requires_grad for parameter in archive.model.parameters())
+
+
+LINES = ["he threw the stick", '{"tokens": ["the", "dog"]}', "a\u2028b\rc", "{ 1 }", "\ufeffto"]
+OUTPUTS = [["he", "threw", "the", "stick"], ["the", "dog"], ["a", "b", "c"], ["{", "1", "}"]]
+OUTPUTS += [["\ufeffto"]]
+
+
+def predict(bilm_archive: str, name: str, text: object, *arguments: object) -> None:
+    allennlp("predict", bilm_archive, text, "--predictor", name, "--silent", *arguments)
+
+
+def give_stdin(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), "utf-8"))
+
+
+@pytest.mark.parametrize("source", ["file", "stdin", "pipe"])
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_each_line_has_an_output(bilm_archive, tmp_path, monkeypatch, source, batch_size) -> None:
+    """By hand: a line feed ends a line, and no other character does. Windows saves a byte order
+    mark at the beginning of a text; elsewhere U+FEFF is a character."""
+    text, out = tmp_path / "text", tmp_path / "out"
+    text.write_bytes("".join(f"{line}\n" for line in LINES).encode("utf-8-sig"))
+    give_stdin(monkeypatch, text.read_bytes())
+    path: object = {"file": text, "stdin": "-", "pipe": ""}[source]
+    if source == "pipe":
+        pipe, end = os.pipe()
+        os.write(end, text.read_bytes())
+        os.close(end)
+        path = f"/dev/fd/{pipe}"
+    predict(bilm_archive, "bilm", path, "--output-file", out, "--batch-size", batch_size)
+    assert [json.loads(line)["tokens"] for line in out.read_text().splitlines()] == OUTPUTS
+
+
+@pytest.mark.parametrize("name", ["bilm", "elmo"])
+@pytest.mark.parametrize("source", ["file", "stdin"])
+@pytest.mark.parametrize(
+    ("text", "number", "message"),
+    [
+        ("\n", 1, "expected a sentence, found an empty line"),
+        ("he threw\nthe dog\n \u3000\t\n.\n", 3, "expected a sentence, found an empty line"),
+        ("he threw\n\n", 2, "expected a sentence, found an empty line"),
+        ('he threw\n{"tokens": []}\n', 2, "expected at least one token, found"),
+        ('he threw\n{"sentence\n', 2, "expected JSON, found"),
+        (b"he threw\nthe \xff dog\n", 2, ".* 0xff"),
+    ],
+)
+def test_a_line_without_a_sentence(
+    bilm_archive, tmp_path, monkeypatch, name, source, text, number, message
+) -> None:
+    """The error names the file and the line, and not the archive."""
+    file = write_file(tmp_path / "text", text)
+    give_stdin(monkeypatch, file.read_bytes())
+    path, shown = ("-", "stdin") if source == "stdin" else (file, file)
+    with pytest.raises(InputError, match=rf"^{shown}, line {number}: {message}"):
+        predict(bilm_archive, name, path, "--output-file", os.devnull, "--batch-size", 2)
+
+
+def test_a_table_is_refused_by_its_name(bilm_archive, tmp_path) -> None:
+    """As by the other commands (tests/text/test_other_formats.py), because its lines are none."""
+    (table := tmp_path / "stimuli.csv").write_text("item,sentence\n1,he threw\n")
+    with pytest.raises(InputError, match=r"stimuli\.csv: expected text, .* the name of a table"):
+        predict(bilm_archive, "bilm", table, "--output-file", os.devnull)
+
+
+def test_an_error_names_the_archive(bilm_archive, monkeypatch) -> None:
+    """AllenNLP's own errors do not."""
+    monkeypatch.setattr(sys, "argv", [])
+    message = run_allennlp(["predict", bilm_archive, "-", "--predictor", "nonsense"])
+    assert f"{bilm_archive}: " in str(message) and "nonsense" in str(message)
+
+
+def test_the_dataset_reader_does_not_skip_lines(bilm_archive, tmp_path) -> None:
+    """In training, a blank line is the border of two documents; here it would have no output."""
+    out = tmp_path / "out"
+    (tmp_path / "text").write_text("the dog\nhe threw\n")
+    arguments = ("--use-dataset-reader", "--output-file", out)
+    predict(bilm_archive, "bilm", tmp_path / "text", *arguments)
+    assert len(out.read_text().splitlines()) == 2
+    (tmp_path / "text").write_text("the dog\n\nhe threw\n")
+    with pytest.raises(InputError, match=r"text, line 2: expected a sentence"):
+        predict(bilm_archive, "bilm", tmp_path / "text", *arguments)
+
+
+class Echo(Predictor):
+    """Predicts its input."""
+
+    def __init__(self) -> None:
+        pass
+
+    def predict_json(self, inputs: JsonDict) -> JsonDict:
+        return inputs
+
+
+def test_blank_lines_of_other_predictors(tmp_path, capsys) -> None:
+    """AllenNLP skips them."""
+    text = tmp_path / "text"
+    text.write_text('\n{"a": 1}\n\n \n{"a": 2}\n\n')
+    _PredictManager(Echo(), str(text), None, 1, True, False).run()
+    printed = re.findall("prediction: +(.*)", capsys.readouterr().out)
+    assert printed == ['{"a": 1}', '{"a": 2}']

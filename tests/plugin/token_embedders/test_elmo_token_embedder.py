@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 from allennlp.common import Params
@@ -11,7 +14,6 @@ from allennlp.training.optimizers import Optimizer
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.text.characters import words_to_characters
 
@@ -28,51 +30,37 @@ def embedder(**params) -> TokenEmbedder:
     return TokenEmbedder.from_params(Params({"type": "elmo", "dropout": 0.0, **params})).eval()
 
 
+@pytest.fixture
+def make(bilm_files) -> Callable[..., TokenEmbedder]:
+    """Build the embedder of these files."""
+    return partial(embedder, **bilm_files._asdict())
+
+
 @pytest.mark.parametrize("do_layer_norm", [False, True])
-def test_carry_is_stock_elmo_from_batch_to_batch(bilm_files, do_layer_norm):
+def test_carry_is_stock_elmo_from_batch_to_batch(bilm_files, make, do_layer_norm):
     """The oracle is AllenNLP's own embedder, through batches that shrink and grow, so that rows
     appear, stay untouched and appear again."""
-    kwargs = {**bilm_files._asdict(), "do_layer_norm": do_layer_norm}
-    stock = StockEmbedder(**kwargs, dropout=0.0).eval()
-    ours = embedder(**kwargs, initial_state="carry")
+    stock = StockEmbedder(*bilm_files, do_layer_norm=do_layer_norm, dropout=0.0).eval()
+    ours = make(do_layer_norm=do_layer_norm, initial_state="carry")
     for rows in ([0, 1, 2], [3], [1, 4], [0, 1, 2, 3, 4], [2, 0]):
         characters = batch_to_ids([SENTENCES[row] for row in rows])
         torch.testing.assert_close(ours(characters), stock(characters), atol=1e-5, rtol=0)
 
 
-def test_mixes_and_boundaries_are_stock_elmo(bilm_files):
-    """The oracle is AllenNLP's `Elmo` with three representations and the boundaries. The weights of
-    the mixes are random and the same in both."""
-    stock = StockElmo(*bilm_files, 3, dropout=0.0, keep_sentence_boundaries=True).eval()
-    ours = Elmo.from_files(
-        *bilm_files,
-        num_output_representations=3,
-        keep_sentence_boundaries=True,
-        initial_state="carry",
-    ).eval()
-    weights = {
-        name: torch.randn(1, generator=torch.Generator().manual_seed(number))
-        for number, name in enumerate(n for n, _ in stock.named_parameters() if "scalar_mix" in n)
-    }
-    assert len(weights) == 3 * 4
-    stock.load_state_dict(weights, strict=False)
-    names = [name for name, _ in ours.named_parameters() if "scalar_mix_" in name]
-    assert sorted(names) == sorted(weights)
-    ours.load_state_dict(weights, strict=False)
-    characters = batch_to_ids(SENTENCES)
-    expected, found = stock(characters), ours(characters)
-    for one, other in zip(
-        found["elmo_representations"], expected["elmo_representations"], strict=True
-    ):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
-    assert torch.equal(found["mask"], expected["mask"])
+def test_boundaries_are_stock_elmo(bilm_files):
+    """The oracle is AllenNLP's `Elmo`. tests/elmo/test_allennlp_weights.py compares several mixes
+    with it."""
+    stock = StockElmo(*bilm_files, 1, dropout=0.0, keep_sentence_boundaries=True).eval()
+    options = {"keep_sentence_boundaries": True, "initial_state": "carry"}
+    ours, characters = Elmo.from_files(*bilm_files, **options).eval(), batch_to_ids(SENTENCES)
+    torch.testing.assert_close(ours(characters), stock(characters), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "warm"])
-def test_a_sentence_does_not_depend_on_its_batch(bilm_files, initial_state):
+def test_a_sentence_does_not_depend_on_its_batch(make, initial_state):
     """A sentence has the same vectors alone, in a batch, in another order, and when it is read
     again."""
-    ours = embedder(**bilm_files._asdict(), initial_state=initial_state)
+    ours = make(initial_state=initial_state)
     together = ours(batch_to_ids(SENTENCES))
     again = ours(batch_to_ids(SENTENCES))
     assert torch.equal(together, again)
@@ -85,10 +73,10 @@ def test_a_sentence_does_not_depend_on_its_batch(bilm_files, initial_state):
         assert not together[row, n:].any()
 
 
-def test_lists_of_sentences(bilm_files):
+def test_lists_of_sentences(make):
     """The expected vectors are those of each list's sentences by themselves. AllenNLP pads lists
     with empty sentences."""
-    ours = embedder(**bilm_files._asdict(), num_output_representations=2)
+    ours = make(num_output_representations=2)
     flat = batch_to_ids([*SENTENCES, *SENTENCES[:3]])
     flat[5] = 0
     nested = flat.view(2, 4, *flat.shape[1:])
@@ -97,63 +85,50 @@ def test_lists_of_sentences(bilm_files):
     assert torch.equal(ours(nested), expected.view(2, 4, *expected.shape[1:]))
 
 
-def test_vocab_to_cache_is_the_words_themselves(bilm_files):
-    """The expected vectors are those of the characters of the same words. Row 0 is always
-    padding."""
-    words = ["@@PADDING@@", "the", "dog", "stick"]
-    numbers = torch.tensor([[1, 2], [3, 0]])
-    characters = batch_to_ids([["the", "dog"], ["stick"]])
-    ours = embedder(**bilm_files._asdict(), vocab_to_cache=words)
-    expected = embedder(**bilm_files._asdict())(characters)
-    assert torch.equal(ours(torch.zeros_like(characters), numbers), expected)
-
-
-def test_a_word_that_is_not_in_vocab_to_cache_is_read_from_characters(bilm_files):
-    """The oracle is AllenNLP's own embedder, which reads such a word's characters. Without
-    characters it is an error."""
+def test_vocab_to_cache(bilm_files, make):
+    """The oracle is AllenNLP's own embedder, which reads the characters of a word that is not in
+    `vocab_to_cache`. Without characters such a word is an error, and others have the vectors of
+    their characters. Row 0 is always padding."""
     words = ["@@PADDING@@", "the", "dog"]
     numbers = torch.tensor([[1, 7], [5, 0]])
     characters = batch_to_ids([["the", "dog"], ["stick"]])
-    stock = StockEmbedder(**bilm_files._asdict(), vocab_to_cache=words, dropout=0.0).eval()
-    ours = embedder(**bilm_files._asdict(), vocab_to_cache=words, initial_state="carry")
-    torch.testing.assert_close(
-        ours(characters, numbers), stock(characters, numbers), atol=1e-5, rtol=0
-    )
+    stock = StockEmbedder(*bilm_files, vocab_to_cache=words, dropout=0.0).eval()
+    expected = stock(characters, numbers)
+    ours = make(vocab_to_cache=words, initial_state="carry")
+    torch.testing.assert_close(ours(characters, numbers), expected, atol=1e-5, rtol=0)
+    ours = make(vocab_to_cache=words)
+    found = ours(torch.zeros_like(characters), torch.tensor([[1, 2], [2, 0]]))
+    assert torch.equal(found, make()(batch_to_ids([["the", "dog"], ["dog"]])))
     characters[0, 1] = 0
     numbers[0] = torch.tensor([9, 7])  # the first of which has characters
     with pytest.raises(InputError, match=r"vocab_to_cache: .*below 3.*found 7"):
         ours(characters, numbers)
 
 
-def test_padding_before_a_token_is_refused(bilm_files):
+def test_padding_before_a_token_is_refused(make):
     """AllenNLP's own module takes such rows for others with padding at the end, and gives the real
     tokens the vectors of their neighbors."""
-    ours = embedder(**bilm_files._asdict())
-    characters = batch_to_ids([["He", "threw", "it"]])
+    ours, characters = make(), batch_to_ids([["He", "threw", "it"]])
     for column in (0, 1):
         holed = characters.clone()
         holed[:, column] = 0
         with pytest.raises(ValueError, match=rf"row 0 at token {column}, before a real token"):
             ours(holed)
-    holed = characters.clone()
-    holed[:, 2] = 0
-    torch.testing.assert_close(ours(holed)[:, :2], ours(characters[:, :2]), atol=1e-5, rtol=0)
 
 
-def test_ids_that_do_not_exist_are_refused(bilm_files):
+def test_ids_that_do_not_exist_are_refused(make):
     """There are 262 ids of characters, and others would be read from another row of a table."""
-    ours = embedder(**bilm_files._asdict())
     for wrong in (-1, 262, 2**32 + 1):
         characters = batch_to_ids([["He"]])
         characters[0, 0, 1] = wrong
         with pytest.raises(ValueError, match=rf"ids from 0 to 261, found .*{wrong}"):
-            ours(characters)
+            make()(characters)
 
 
-def test_projection_of_each_mix(bilm_files):
+def test_projection_of_each_mix(make):
     """The expected values apply one linear layer to each of the mixes by itself."""
-    ours = embedder(**bilm_files._asdict(), num_output_representations=2, projection_dim=5)
-    plain = embedder(**bilm_files._asdict(), num_output_representations=2)
+    ours = make(num_output_representations=2, projection_dim=5)
+    plain = make(num_output_representations=2)
     plain._elmo.load_state_dict(ours._elmo.state_dict())
     characters = batch_to_ids(SENTENCES)
     assert ours.get_output_dim() == 10
@@ -162,12 +137,12 @@ def test_projection_of_each_mix(bilm_files):
     torch.testing.assert_close(ours(characters), torch.cat(expected, dim=-1))
 
 
-def test_frozen_or_fine_tuned(bilm_files):
+def test_frozen_or_fine_tuned(make):
     """A frozen biLM has no gradient and no graph. With `requires_grad` every parameter has a
     gradient."""
     characters = batch_to_ids(SENTENCES)
     for requires_grad in (False, True):
-        ours = embedder(**bilm_files._asdict(), requires_grad=requires_grad).train()
+        ours = make(requires_grad=requires_grad).train()
         ours(characters).sum().backward()
         for name, parameter in ours.named_parameters():
             expected = requires_grad or "scalar_mix" in name
@@ -175,56 +150,35 @@ def test_frozen_or_fine_tuned(bilm_files):
             assert (parameter.grad is not None) == expected, name
 
 
-def test_the_bilm_may_have_its_own_learning_rate(bilm_files):
+def test_the_bilm_may_have_its_own_learning_rate(make):
     """Every parameter of the biLM has the group's rate. The mix, the projection and the rest of the
     task have the default."""
-    ours = embedder(**bilm_files._asdict(), requires_grad=True, projection_dim=5)
-    task = torch.nn.ModuleDict(
-        {
-            "_text_field_embedder": BasicTextFieldEmbedder({"elmo": ours}),
-            "encoder": torch.nn.LSTM(5, 3),
-        }
-    )
+    ours = make(requires_grad=True, projection_dim=5)
+    text = BasicTextFieldEmbedder({"elmo": ours})
+    task = torch.nn.ModuleDict({"text": text, "encoder": torch.nn.LSTM(5, 3)})
+    named = dict(task.named_parameters())
     groups = [[[r"_elmo\.bilm"], {"lr": 1e-5}]]
-    optimizer = Optimizer.from_params(
-        Params({"type": "adam", "lr": 1e-3, "parameter_groups": groups}),
-        model_parameters=list(task.named_parameters()),
-    )
+    params = Params({"type": "adam", "lr": 1e-3, "parameter_groups": groups})
+    optimizer = Optimizer.from_params(params, model_parameters=list(named.items()))
     rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
-    found = {name: rates[id(p)] for name, p in task.named_parameters()}
-    prefix = "_text_field_embedder.token_embedder_elmo._elmo.bilm."
-    own = {prefix + name for name, _ in find_bilm(*bilm_files).bilm.named_parameters()}
-    assert own and found == {name: 1e-5 if name in own else 1e-3 for name in found}
-    assert own < found.keys() and any("scalar_mix" in name for name in found.keys() - own)
+    own = {id(parameter) for parameter in ours._elmo.bilm.parameters()}
+    assert rates == {id(p): 1e-5 if id(p) in own else 1e-3 for p in named.values()}
+    assert own and any("scalar_mix" in name for name, p in named.items() if id(p) not in own)
 
 
-def test_dropout_is_only_the_tasks(bilm_files):
+def test_dropout_is_only_the_tasks(make):
     """In training mode the biLM itself reads as in evaluation, and `dropout` 1 leaves nothing."""
     characters = batch_to_ids(SENTENCES)
-    ours = embedder(**bilm_files._asdict())
+    ours = make()
     assert torch.equal(ours.train()(characters), ours.eval()(characters))
-    assert not embedder(**bilm_files._asdict(), dropout=1.0).train()(characters).any()
+    assert not make(dropout=1.0).train()(characters).any()
 
 
-@pytest.mark.parametrize(
-    "tokens",
-    [torch.zeros(0, 3, 50), torch.zeros(2, 0, 50), torch.zeros(2, 3, 50)],
-    ids=["no sentences", "no tokens", "nothing but padding"],
-)
-def test_nothing_to_read(bilm_files, tokens):
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (2, 3)])
+def test_nothing_to_read(make, shape):
     """The output is zeros of the expected shape."""
-    vectors = embedder(**bilm_files._asdict())(tokens.long())
-    assert vectors.shape == (*tokens.shape[:2], 16)
-    assert not vectors.any()
-
-
-def test_ten_thousand_tokens(bilm_files):
-    """Far from both ends of a sentence, the ends do not matter."""
-    ours = embedder(**bilm_files._asdict())
-    sentence = [f"w{i % 7}" for i in range(10_000)]
-    vectors = ours(batch_to_ids([sentence]))
-    assert vectors.shape == (1, 10_000, 16)
-    assert torch.isfinite(vectors).all()
+    vectors = make()(torch.zeros(*shape, 50, dtype=torch.long))
+    assert torch.equal(vectors, torch.zeros(*shape, 16))
 
 
 @pytest.mark.parametrize(
@@ -236,37 +190,48 @@ def test_ten_thousand_tokens(bilm_files):
         ({"options_file": "o", "weight_file": "w", "archive_file": "a"}, "archive_file"),
         ({"options_file": "o.json", "weight_file": "w.hdf5"}, r"o\.json"),
         ({"archive_file": "gone.tar.gz"}, r"gone\.tar\.gz"),
+        ({"pretrained": "tiny", "scalar_mix_parameters": [0, 1]}, "scalar_mix_parameters.*3.*0, 1"),
+        (
+            {"pretrained": "tiny", "scalar_mix_parameters": [1e39, 0.0, 1.0]},
+            r"scalar_mix_parameters\[0\].*at most 3.4",
+        ),
+        (
+            {"pretrained": "tiny", "use_top_only": True, "scalar_mix_parameters": [0, 0, 1]},
+            "scalar_mix_parameters: expected none with use_t",
+        ),
+        ({"pretrained": "tiny", "keep_sentence_boundaries": True}, "keep_sentence_boundaries"),
+        ({"pretrained": "tiny", "bilm": 1}, "bilm"),
+        ({"pretrained": "tiny", "requires_gard": True}, "keys requires_gard; .*, requires_grad"),
+        ({"pretrained": "tiny", "elmo_dim": 20}, r"elmo_dim 20,.*found 64, that of .*dim=64 to"),
     ],
 )
-def test_where_the_bilm_comes_from(params, message):
-    """The message names the parameter that is missing or too much, or the file."""
+def test_mistakes(params, message):
+    """The message names the parameter that is missing, too much or wrong, the value that was found,
+    or the file. tests/test_bad_parameters.py has values of other kinds."""
     with pytest.raises((InputError, ConfigurationError, FileNotFoundError), match=message):
         embedder(**params)
 
 
-def test_cache_dir(bilm_files, tmp_path, monkeypatch):
+def test_cache_dir(make, tmp_path, monkeypatch):
     """The expected numbers are those without a cache, and in the second epoch the biLM is not run.
     A model that is recovered has the cache too. A model that is loaded from its archive has none,
     so that it works where there is no such folder."""
-    cache_dir = str(tmp_path / "cache")
-    ours = embedder(**bilm_files._asdict(), cache_dir=cache_dir)
-    characters = batch_to_ids(SENTENCES)
-    expected = embedder(**bilm_files._asdict())(characters)
+    cached = partial(make, cache_dir=str(tmp_path / "cache"))
+    ours, characters = cached(), batch_to_ids(SENTENCES)
+    expected = make()(characters)
     assert torch.equal(ours(characters), expected)
     monkeypatch.setattr(BiLM, "sentences", None)
     assert torch.equal(ours(characters), expected)
     for weights, is_kept in (("best.th", True), ("weights.th", False)):
         torch.save({}, tmp_path / weights)
-        loaded = embedder(
-            **bilm_files._asdict(), cache_dir=cache_dir, serialization_dir=str(tmp_path)
-        )
+        loaded = cached(serialization_dir=str(tmp_path))
         assert (loaded._elmo.layer_cache is not None) == is_kept
 
 
-def test_characters_of_another_length(bilm_files):
+def test_characters_of_another_length(make):
     """The `max_characters_per_token` of the indexer may be another one. The expected vectors are
     those of 50 characters, as AllenNLP's indexer gives. A word that was cut is an error."""
-    ours = embedder(**bilm_files._asdict())
+    ours = make()
     sentences = [["a", "word"], ["w" * 47 + "é"], ["w" * 60]]
     expected = ours(batch_to_ids(sentences))
     for length in (50, 51, 62, 90):
@@ -277,49 +242,25 @@ def test_characters_of_another_length(bilm_files):
         ours(torch.from_numpy(words_to_characters(["w" * 29], 30))[None].long())
 
 
-def test_an_indexer_of_another_type(bilm_files):
+def test_an_indexer_of_another_type(make):
     """The error comes through AllenNLP, whose own error would name the arguments of `forward`."""
-    field_embedder = BasicTextFieldEmbedder({"elmo": embedder(**bilm_files._asdict())})
+    field_embedder = BasicTextFieldEmbedder({"elmo": make()})
     with pytest.raises(InputError, match=r'indexer of type "elmo".*gives tokens'):
         field_embedder({"elmo": {"tokens": torch.ones(1, 2, dtype=torch.long)}})
     with pytest.raises(ValueError, match=r"ids of shape .*found \(1, 2\)"):
-        embedder(**bilm_files._asdict())(torch.ones(1, 2, dtype=torch.long))
+        make()(torch.ones(1, 2, dtype=torch.long))
 
 
-@pytest.mark.parametrize(
-    "params, message",
-    [
-        ({"scalar_mix_parameters": [0.0, 1.0]}, "scalar_mix_parameters.*3.*0.0, 1.0"),
-        ({"scalar_mix_parameters": [1e39, 0.0, 1.0]}, r"scalar_mix_parameters\[0\].*at most 3.4"),
-        ({"keep_sentence_boundaries": True}, "keep_sentence_boundaries"),
-        ({"bilm": 1}, "bilm"),
-    ],
-)
-def test_other_mistakes(bilm_files, params, message):
-    """The message names the parameter and the value that was found. tests/test_bad_parameters.py
-    has values of other kinds."""
-    with pytest.raises((InputError, ConfigurationError), match=message):
-        embedder(**bilm_files._asdict(), **params)
-
-
-def test_the_top_layer_alone(bilm_files):
+def test_the_top_layer_alone(bilm_files, make):
     """Expected: the top layer as `Elmo.embed` gives it, in a batch of one sentence."""
-    ours = embedder(**bilm_files._asdict(), use_top_only=True)
+    ours = make(use_top_only=True)
     expected = Elmo.from_files(*bilm_files).embed(SENTENCES[0], layer="top", as_tensors=True)
     torch.testing.assert_close(ours(batch_to_ids(SENTENCES[:1]))[0], expected)
     torch.testing.assert_close(ours._elmo.embed(SENTENCES[0], as_tensors=True), expected)
-    with pytest.raises(InputError, match="scalar_mix_parameters: expected none with use_t"):
-        embedder(**bilm_files._asdict(), use_top_only=True, scalar_mix_parameters=[0, 0, 1])
 
 
-def test_a_bilm_of_another_size_than_the_config_was_made_for(bilm_files):
+def test_a_bilm_of_another_size_than_the_config_was_made_for(make):
     """By hand: vectors of 2 x 8; or the projection's 5, if there is one, in each of two mixes."""
-    kwargs = {**bilm_files._asdict(), "num_output_representations": 2}
-    assert embedder(**kwargs, elmo_dim=16).get_output_dim() == 2 * 16
-    assert embedder(**kwargs, elmo_dim=5, projection_dim=5).get_output_dim() == 2 * 5
-    with pytest.raises(InputError, match=r"elmo_dim 20,.*found 16, that of .*dim=16 to"):
-        embedder(**kwargs, elmo_dim=20)
-    with pytest.raises(
-        InputError, match=r"unknown keys requires_gard; its keys are .*, requires_grad"
-    ):
-        embedder(**kwargs, requires_gard=True)
+    two = partial(make, num_output_representations=2)
+    assert two(elmo_dim=16).get_output_dim() == 2 * 16
+    assert two(elmo_dim=5, projection_dim=5).get_output_dim() == 2 * 5

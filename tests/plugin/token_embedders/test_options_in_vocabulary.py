@@ -19,62 +19,82 @@ from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import put_options_in_vocabulary
-from tests.conftest import BLOCKS, BiLMFiles, Fuzz, write_bilm_files
+from tests.conftest import BLOCKS, BiLMFiles, Fuzz, write_bilm_archive, write_bilm_files
 from tests.damage import damage
 from tests.formats.tasks import load, model_of, params, train
 
 
-def config_of(files: BiLMFiles, **kwargs: Any) -> dict[str, Any]:
-    return model_of(elmo={**files._asdict(), **kwargs})
+def config_of(files: BiLMFiles) -> dict[str, Any]:
+    return model_of(elmo=files._asdict())
+
+
+CHARACTERS = batch_to_ids([["He", "threw"]])
+
+
+def vocabulary_of(run: Path) -> Vocabulary:
+    return Vocabulary.from_files(str(run / "vocabulary"))
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-@pytest.mark.parametrize("happens", ["nothing", "gone", "another"])
-def test_the_archive_is_complete(tmp_path, happens, requires_grad):
+@pytest.mark.parametrize("happens", ["nothing", "gone", "another", "another size"])
+@pytest.mark.parametrize("write", [write_bilm_files, write_bilm_archive])
+def test_the_archive_is_complete(tmp_path, write, happens, requires_grad):
     """The output is bit-identical with that of the model before it was saved, regardless of the
     files."""
-    files = write_bilm_files(tmp_path / "bilm")
-    config = config_of(files, requires_grad=requires_grad, vocab_to_cache=["", "the", "dog"])
+    source = write(tmp_path / "bilm")
+    files = {"archive_file": source} if isinstance(source, str) else source._asdict()
+    words = {"vocab_to_cache": ["", "the", "dog"]}
+    config = model_of(elmo={**files, **words, "requires_grad": requires_grad})
     model = train(config, tmp_path / "run")
-    characters = batch_to_ids([["He", "threw"], ["dog"]])
     numbers = torch.tensor([[1, 2]])
-    expected = model.embedder(characters), model.embedder(characters[:1], numbers)
+    expected = model.embedder(CHARACTERS), model.embedder(CHARACTERS, numbers)
     if happens != "nothing":
         shutil.rmtree(tmp_path / "bilm")
     if happens == "another":
-        write_bilm_files(tmp_path / "bilm", seed=1)
+        write(tmp_path / "bilm", seed=1)
+    elif happens == "another size":
+        write_bilm_archive(tmp_path / "bilm", projection_dim=4)
     shutil.move(tmp_path / "run", tmp_path / "moved")
     loaded = load(config, tmp_path / "moved")
-    assert torch.equal(loaded.embedder(characters), expected[0])
-    assert torch.equal(loaded.embedder(characters[:1], numbers), expected[1])
+    assert torch.equal(loaded.embedder(CHARACTERS), expected[0])
+    assert torch.equal(loaded.embedder(CHARACTERS, numbers), expected[1])
 
 
 def test_two_bilms_in_one_model(tmp_path):
     """Each embedder has its own numbers. The two differ in their weights."""
-    one, two = write_bilm_files(tmp_path / "1"), write_bilm_files(tmp_path / "2", seed=1)
+    one, two = (write_bilm_files(tmp_path / str(seed), seed=seed) for seed in (0, 1))
     config = model_of(a=one._asdict(), b=two._asdict())
     model = train(config, tmp_path / "run")
-    shutil.rmtree(tmp_path / "1")
-    shutil.rmtree(tmp_path / "2")
+    for seed in "01":
+        shutil.rmtree(tmp_path / seed)
     loaded = load(config, tmp_path / "run")
-    characters = batch_to_ids([["He", "threw"]])
-    vectors = [loaded.embedder(characters, name=name) for name in "ab"]
+    vectors = [loaded.embedder(CHARACTERS, name=name) for name in "ab"]
     for name, found in zip("ab", vectors):
-        assert torch.equal(found, model.embedder(characters, name=name))
+        assert torch.equal(found, model.embedder(CHARACTERS, name=name))
     assert not torch.equal(*vectors)
 
 
-def test_training_with_an_old_vocabulary_wants_the_files(tmp_path):
-    """Training from scratch needs the files, even if the vocabulary has the biLM's sizes."""
-    files = write_bilm_files(tmp_path / "bilm")
-    config = config_of(files)
-    train(config, tmp_path / "run")
+def test_weights_that_were_not_loaded(tmp_path):
+    """Training from scratch needs the files, even if the vocabulary has the biLM's sizes. A run
+    that is recovered does not, but refuses to read until its checkpoint is loaded."""
+    config, run = config_of(write_bilm_files(tmp_path / "bilm")), tmp_path / "run"
+    train(config, run)
     shutil.rmtree(tmp_path / "bilm")
-    old = Vocabulary.from_files(str(tmp_path / "run" / "vocabulary"))
-    new = tmp_path / "new"
-    new.mkdir()
+    (new := tmp_path / "new").mkdir()
     with pytest.raises((InputError, FileNotFoundError), match=r"options\.json"):
-        Model.from_params(params(config), vocab=old, serialization_dir=str(new))
+        Model.from_params(params(config), vocab=vocabulary_of(run), serialization_dir=str(new))
+    model = Model.from_params(params(config), vocab=vocabulary_of(run), serialization_dir=str(run))
+    with pytest.raises(RuntimeError, match="weights were never loaded; call `load_state_dict`"):
+        model.embedder(CHARACTERS)
+
+
+def train_again(config: dict[str, Any], folder: Path, vocab: Vocabulary) -> torch.Tensor:
+    """Begin or recover a run with a vocabulary, save it, and return its vectors."""
+    folder.mkdir(exist_ok=True)
+    model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(folder)).eval()
+    vocab.save_to_files(str(folder / "vocabulary"))
+    torch.save(model.state_dict(), folder / "best.th")
+    return model.embedder(CHARACTERS)
 
 
 def test_a_recovered_run_with_the_vocabulary_of_another(tmp_path):
@@ -82,50 +102,21 @@ def test_a_recovered_run_with_the_vocabulary_of_another(tmp_path):
     this run before it was recovered."""
     train(config_of(write_bilm_files(tmp_path / "other")), tmp_path / "other_run")
     config = config_of(write_bilm_files(tmp_path / "bilm", seed=1))
-    run = tmp_path / "run"
-    run.mkdir()
-    vectors = []
-    for _ in range(2):
-        vocab = Vocabulary.from_files(str(tmp_path / "other_run" / "vocabulary"))
-        model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(run)).eval()
-        vocab.save_to_files(str(run / "vocabulary"))
-        torch.save(model.state_dict(), run / "best.th")
-        vectors.append(model.embedder(batch_to_ids([["He", "threw"]])))
-    assert torch.equal(*vectors)
-
-
-def test_an_empty_bilm_refuses_to_read(tmp_path):
-    """The run is recovered, but its checkpoint is not loaded."""
-    files = write_bilm_files(tmp_path / "bilm")
-    config = config_of(files)
-    train(config, tmp_path / "run")
-    shutil.rmtree(tmp_path / "bilm")
-    vocab = Vocabulary.from_files(str(tmp_path / "run" / "vocabulary"))
-    run = str(tmp_path / "run")
-    model = Model.from_params(params(config), vocab=vocab, serialization_dir=run)
-    with pytest.raises(RuntimeError, match="weights were never loaded; call `load_state_dict`"):
-        model.embedder(batch_to_ids([["He"]]))
-
-
-def test_the_vocabulary_keeps_its_words(tmp_path):
-    """The options have a namespace of their own, and the sizes of the others are those without
-    them."""
-    files = write_bilm_files(tmp_path / "bilm")
-    train(config_of(files), tmp_path / "run")
-    vocab = Vocabulary.from_files(str(tmp_path / "run" / "vocabulary"))
-    assert vocab.get_vocab_size("tokens") == Vocabulary().get_vocab_size("tokens")
+    one, again = (
+        train_again(config, tmp_path / "run", vocabulary_of(tmp_path / "other_run"))
+        for _ in range(2)
+    )
+    assert torch.equal(one, again)
 
 
 def write_changed(folder: Path, key: str, value: float) -> BiLMFiles:
     """Write the files of another biLM, of the same seed, instead of the existing ones."""
     files = write_bilm_files(folder)
-    options = BiLMOptions.from_dict(
-        {**BLOCKS, "lstm": {**BLOCKS["lstm"], key: value}}, source="test"
-    )
-    bilm = BiLM(options)
+    lstm = {**BLOCKS["lstm"], key: value}
+    bilm = BiLM(BiLMOptions.from_dict({**BLOCKS, "lstm": lstm}, source="test"))
     if key != "projection_dim":
         bilm.load_state_dict(find_bilm(*files).bilm.state_dict())
-    write_options(options, files.options_file)
+    write_options(bilm.options, files.options_file)
     write_weights(bilm, files.weight_file)
     return files
 
@@ -136,30 +127,26 @@ def test_a_vocabulary_that_is_used_again_has_the_newest_options(tmp_path, change
     begins with the vocabulary of the run before. The expected output is that of each model before
     it was saved."""
     vocab, vectors = Vocabulary(), []
-    characters = batch_to_ids([["He", "threw", "the", "stick"]])
     for number, change in enumerate([("cell_clip", 3.0), changed, ("cell_clip", 3.0)]):
-        files = write_changed(tmp_path / "bilm", *change)
+        config = config_of(write_changed(tmp_path / "bilm", *change))
         folder = tmp_path / str(number)
-        folder.mkdir()
-        config = config_of(files, dropout=0.0)
-        model = Model.from_params(params(config), vocab=vocab, serialization_dir=str(folder))
-        vocab.save_to_files(str(folder / "vocabulary"))
-        torch.save(model.state_dict(), folder / "best.th")
-        vocab = Vocabulary.from_files(str(folder / "vocabulary"))
-        vectors.append(model.eval().embedder(characters))
-        assert torch.equal(load(config, folder).embedder(characters), vectors[-1])
+        vectors.append(train_again(config, folder, vocab))
+        vocab = vocabulary_of(folder)
+        assert torch.equal(load(config, folder).embedder(CHARACTERS), vectors[-1])
     assert vectors[0].shape != vectors[1].shape or not torch.equal(vectors[0], vectors[1])
     assert torch.equal(vectors[0], vectors[2])
 
 
 def test_options_are_stored_once():
-    """The options are stored once, however often a run begins with the same biLM."""
+    """The options are stored once, however often a run begins with the same biLM. They have a
+    namespace of their own, and the sizes of the others are those without them."""
     options = BiLMOptions.from_dict(BLOCKS, source="test")
     vocab = Vocabulary()
     for _ in range(3):
         put_options_in_vocabulary(vocab, "a", options)
     entries = vocab.get_token_to_index_vocabulary("elmo_options")
     assert sum(entry.startswith("{") for entry in entries) == 1
+    assert vocab.get_vocab_size("tokens") == Vocabulary().get_vocab_size("tokens")
 
 
 @pytest.mark.parametrize("entry", ["{", "{}", '{"source": [], "options": 1}'])
@@ -175,33 +162,27 @@ def test_an_entry_that_cannot_be_read_is_named(tmp_path, entry):
 def test_a_source_overridden_on_loading(tmp_path, caplog):
     """`evaluate -o` names the path that the files may have been moved to. The expected numbers are
     those of the model that was saved, because its biLM is in the archive, and a warning says so."""
-    files = write_bilm_files(tmp_path / "bilm")
-    model = train(config_of(files), tmp_path / "run")
-    characters = batch_to_ids([["He", "threw"]])
+    model = train(config_of(write_bilm_files(tmp_path / "bilm")), tmp_path / "run")
     other = BiLMFiles("moved/options.json", "moved/weights.hdf5")
     loaded = load(config_of(other), tmp_path / "run")
-    assert torch.equal(loaded.embedder(characters), model.embedder(characters))
+    assert torch.equal(loaded.embedder(CHARACTERS), model.embedder(CHARACTERS))
     assert "moved/options.json moved/weights.hdf5: the model was saved with another" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["best.th", "weights.th"])
 def test_damaged_weights_are_noticed(tmp_path, name, fuzz: Fuzz):
     """Damage gives an error that names the file, or the numbers of the model that was saved."""
-    config = config_of(write_bilm_files(tmp_path / "bilm"))
-    run = tmp_path / "run"
-    model = train(config, run)
-    if name == "weights.th":
-        (run / "best.th").rename(run / name)
-    data = (run / name).read_bytes()
-    characters = batch_to_ids([["He", "threw"]])
-    expected = model.embedder(characters)
+    config, run = config_of(write_bilm_files(tmp_path / "bilm")), tmp_path / "run"
+    expected = train(config, run).embedder(CHARACTERS)
+    file = (run / "best.th").rename(run / name)
+    data = file.read_bytes()
     for random in fuzz.cases(40):
         description, damaged = damage(data, random)
-        (run / name).write_bytes(damaged)
+        file.write_bytes(damaged)
         loading = Params({"model": params(config)})
         try:
-            loaded = Model.load(loading, serialization_dir=str(run), weights_file=str(run / name))
+            loaded = Model.load(loading, serialization_dir=str(run), weights_file=str(file))
         except InputError as error:
-            assert str(run / name) in str(error), description
+            assert str(file) in str(error), description
         else:
-            assert torch.equal(loaded.eval().embedder(characters), expected), description
+            assert torch.equal(loaded.eval().embedder(CHARACTERS), expected), description
