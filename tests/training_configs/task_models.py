@@ -1,16 +1,18 @@
 """The configs of `models.libsonnet`, and what is done with them."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import _jsonnet
+import pytest
 from allennlp.common import Params
 from allennlp.common.plugins import import_plugins
 from allennlp.data import Batch, DatasetReader, Vocabulary
 from allennlp.models import Model
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, allennlp
 
 import_plugins()  # allennlp-models is one of them
 
@@ -45,3 +47,20 @@ def build(config: dict[str, Any]) -> tuple[Model, dict[str, Any]]:
     batch = Batch(instances)
     batch.index_instances(vocab)
     return model.eval(), batch.as_tensor_dict()
+
+
+def train_and_move(
+    file: object, held_out: object, folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str
+) -> None:
+    """Train, move the archive to an empty folder, in which everything goes on, and remove the rest
+    of the run and the biLMs. Expected is the loss that training computed on the same data."""
+    allennlp("train", file, "-s", folder / "run", *options)
+    trained = json.loads((folder / "run" / "metrics.json").read_text())
+    (elsewhere := folder / "elsewhere").mkdir()
+    shutil.move(folder / "run" / "model.tar.gz", elsewhere)
+    shutil.rmtree(folder / "run")
+    shutil.rmtree(folder / "bilms", ignore_errors=True)
+    monkeypatch.chdir(elsewhere)
+    allennlp("evaluate", "model.tar.gz", held_out, "--output-file", "metrics.json")
+    loss = json.loads(Path("metrics.json").read_text())["loss"]
+    assert loss == pytest.approx(trained["validation_loss"], rel=1e-4)

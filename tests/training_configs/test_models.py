@@ -2,8 +2,9 @@
 and at both. It trains, and is evaluated and predicts in another folder, when the biLM is gone."""
 
 import json
-import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.plugin.elmo_output import BcnElmo, ElmoOutputEncoder
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from tests.conftest import allennlp, write_bilm_archive
-from tests.training_configs.task_models import LIBRARY, build, evaluated, with_elmo
+from tests.training_configs.task_models import LIBRARY, build, evaluated, train_and_move, with_elmo
 
 MODELS = evaluated("std.objectFields(models)")
 TYPES = {
@@ -52,80 +53,45 @@ def test_every_model_is_tried():
     assert {evaluated(f"models.{name}.model.type") for name in MODELS} == TYPES
 
 
-def run_through(config, bilms: Path, tmp_path, monkeypatch) -> None:
-    """Expected: the loss that training computed on the same data, after the archive was moved, and
-    a prediction for each line."""
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    allennlp("train", tmp_path / "config.json", "-s", tmp_path / "run")
-    trained = json.loads((tmp_path / "run" / "metrics.json").read_text())
+@pytest.fixture
+def run_through(tmp_path, monkeypatch) -> Callable[[Any], None]:
+    """A function that trains a config with biLMs of `tmp_path/bilms`. Expected: the same loss after
+    the archive was moved, and a prediction for each line."""
 
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    shutil.move(tmp_path / "run" / "model.tar.gz", elsewhere)
-    shutil.rmtree(bilms)
-    shutil.rmtree(tmp_path / "run")
-    monkeypatch.chdir(elsewhere)
-    data = config["train_data_path"]
-    allennlp("evaluate", "model.tar.gz", data, "--output-file", "metrics.json")
-    evaluated = json.loads(Path("metrics.json").read_text())
-    assert evaluated["loss"] == pytest.approx(trained["validation_loss"], rel=1e-4)
+    def run(config: dict[str, Any]) -> None:
+        file, data = tmp_path / "config.json", config["train_data_path"]
+        file.write_text(json.dumps(config))
+        train_and_move(file, data, tmp_path, monkeypatch)
+        arguments = ["--use-dataset-reader", "--silent", "--output-file", "out.jsonl"]
+        allennlp("predict", "model.tar.gz", data, *arguments)
+        predictions = Path("out.jsonl").read_text().splitlines()
+        assert predictions and all(json.loads(line) for line in predictions)
 
-    arguments = ["predict", "model.tar.gz", data, "--use-dataset-reader", "--silent"]
-    allennlp(*arguments, "--output-file", "out.jsonl")
-    predictions = Path("out.jsonl").read_text().splitlines()
-    assert predictions and all(json.loads(line) for line in predictions)
+    return run
 
 
 @pytest.mark.parametrize(
     "name, place", SHORT + [pytest.param(*case, marks=pytest.mark.long) for case in LONG]
 )
-def test_train_evaluate_predict(name, place, tmp_path, monkeypatch):
+def test_train_evaluate_predict(name, place, tmp_path, run_through):
     """See `run_through`."""
-    bilms = tmp_path / "bilms"
-    config = with_elmo(name, place, write_bilm_archive(bilms))
-    run_through(config, bilms, tmp_path, monkeypatch)
+    run_through(with_elmo(name, place, write_bilm_archive(tmp_path / "bilms")))
 
 
 @models("bidaf", without={*WITHOUT_ENCODER, "bcn"})
-def test_two_bilms(name, tmp_path, monkeypatch):
+def test_two_bilms(name, tmp_path, run_through):
     """See `run_through`; and by hand, the sizes of the two biLMs."""
-    bilms = tmp_path / "bilms"
-    archives = [write_bilm_archive(bilms / str(dim), projection_dim=dim) for dim in (8, 4)]
-    one, other = (json.dumps({"archive_file": archive}) for archive in archives)
+    one, other = (
+        json.dumps({"archive_file": write_bilm_archive(tmp_path / "bilms" / str(n), n)})
+        for n in (8, 4)
+    )
     config = evaluated(
         f"local elmo = {LIBRARY}; "
         f"elmo.both(elmo.both(models.{name}, {one}, dim=16), {other}, dim=8, key='another')"
     )
     model, _ = build(config)
     assert sorted(m.output_dim for m in model.modules() if isinstance(m, Elmo)) == [8, 16]
-    run_through(config, bilms, tmp_path, monkeypatch)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["bidaf", "bcn", "crf_tagger"])
-@pytest.mark.parametrize(
-    "arguments, embedder",
-    [
-        ("dim=16", {"do_layer_norm": True}),
-        ("dim=16", {"use_top_only": True}),
-        ("dim=16", {"requires_grad": True}),
-        ("dim=16", {"initial_state": "zero", "cache_dir": "layers"}),
-        ("dim=4", {"projection_dim": 4}),
-        ("dim=16, max_characters_per_token=20", {}),
-        ("dim=16, l2=0.1", {}),
-        ("dim=16, key='mine'", {}),
-    ],
-)
-def test_special_arguments(name, arguments, embedder, tmp_path, monkeypatch):
-    """See `run_through`."""
-    bilms = tmp_path / "bilms"
-    archive = write_bilm_archive(bilms, max_characters=20 if "characters" in arguments else 50)
-    if "cache_dir" in embedder:
-        embedder = {**embedder, "cache_dir": str(tmp_path / "layers")}
-    place = "input" if name == "bcn" and "key" in arguments else "both"
-    run_through(
-        with_elmo(name, place, archive, arguments, **embedder), bilms, tmp_path, monkeypatch
-    )
+    run_through(config)
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_ENCODER])
@@ -169,30 +135,24 @@ def test_the_encoder_itself_does_not_read_the_output_mix(name, bilm_archive):
     )
     target = ours.state_dict()
     for key, tensor in stock.state_dict().items():
-        renamed = [
-            key,
-            key.replace(f"{path}.", f"{path}._encoder."),
-            key.replace(".", "._module.", 1),
-        ]
-        for found in renamed:
-            if found in target and target[found].shape == tensor.shape:
-                target[found].copy_(tensor)
-    outputs: dict[str, list[torch.Tensor]] = {"ours": [], "stock": []}
-    encoder._encoder.register_forward_hook(lambda _, __, output: outputs["ours"].append(output))
-    stock.get_submodule(path).register_forward_hook(
-        lambda _, __, output: outputs["stock"].append(output)
-    )
+        in_wrapper = key.replace(f"{path}.", f"{path}._encoder.")
+        for own in (key, in_wrapper, key.replace(".", "._module.", 1)):
+            if own in target and target[own].shape == tensor.shape:
+                target[own].copy_(tensor)
+    found: list[torch.Tensor] = []
+    expected: list[torch.Tensor] = []
+    encoder._encoder.register_forward_hook(lambda _, __, output: found.append(output))
+    stock.get_submodule(path).register_forward_hook(lambda _, __, output: expected.append(output))
     with torch.no_grad():
         ours(**batch), stock(**stock_batch)
-    assert outputs["ours"]
-    for found, expected in zip(outputs["ours"], outputs["stock"], strict=True):
-        torch.testing.assert_close(found, expected)
+    assert found
+    torch.testing.assert_close(found, expected)
 
 
 @models("crf_tagger", "qanet", without={"bcn"})
 def test_a_stock_config_after_changing_the_two_types(name, bilm_files):
     """Expected: the loss of the same config with AllenNLP's own indexer and embedder, from the same
-    files and with the same weights of the task. For `bcn` see `test_bcn.py`."""
+    files and with the same weights of the task. For `bcn` see below."""
     ours = with_elmo(name, "input", None, initial_state="carry", **bilm_files._asdict())
     stock = json.loads(json.dumps(ours))
     parameter = next(key for key in stock["dataset_reader"] if key.endswith("token_indexers"))
@@ -202,6 +162,33 @@ def test_a_stock_config_after_changing_the_two_types(name, bilm_files):
     embedder["token_embedders"]["elmo"] = stock_elmo
     (model, batch), (expected_model, expected_batch) = build(ours), build(stock)
     model.load_state_dict(expected_model.state_dict(), strict=False)
+    with torch.no_grad():
+        found, expected = model(**batch)["loss"], expected_model(**expected_batch)["loss"]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("place", ["input", "output", "both"])
+def test_bcn_is_allennlps(place, bilm_files):
+    """Expected: the loss of AllenNLP's `bcn` with its own ELMo, from the same files and with the
+    same weights."""
+    ours = with_elmo("bcn", place, None, initial_state="carry", **bilm_files._asdict())
+    stock = json.loads(json.dumps(ours))
+    stock["dataset_reader"]["token_indexers"]["elmo"] = {"type": "elmo_characters"}
+    n_mixes = 2 if place == "both" else 1
+    elmo = {**bilm_files._asdict(), "num_output_representations": n_mixes}
+    stock["model"] |= {"type": "bcn", "elmo": elmo}
+    (model, batch), (expected_model, expected_batch) = build(ours), build(stock)
+    for name, parameter in expected_model.named_parameters():
+        if "scalar_mix" in name:
+            parameter.data.normal_()
+    weights = {
+        name.replace("_elmo.", "_elmo._embedder._elmo.", 1): x
+        for name, x in expected_model.state_dict().items()
+        if "_elmo_lstm" not in name
+    }
+    missing = model.load_state_dict(weights, strict=False)
+    assert not missing.unexpected_keys
+    assert all("._elmo.bilm." in name for name in missing.missing_keys)
     with torch.no_grad():
         found, expected = model(**batch)["loss"], expected_model(**expected_batch)["loss"]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)

@@ -1,12 +1,11 @@
 """Random taggers by the library's line: names, sizes, encoders, embedders and lengths. The oracle
-is AllenNLP's own encoder, given the columns that are its input, and the mixes of `Elmo`; the
-columns are counted here."""
+is AllenNLP's own encoder, given the columns that are its input, and the mixes of `Elmo`
+(tests/plugin/token_embedders compares them with AllenNLP's); the columns are counted here."""
 
 import json
 from random import Random
 from typing import Any
 
-import _jsonnet
 import pytest
 import torch
 from allennlp.common import Params
@@ -14,33 +13,30 @@ from allennlp.data import Vocabulary
 from allennlp.models import Model
 from allennlp.modules.seq2seq_encoders import Seq2SeqEncoder
 
-from elmo_plugin import Elmo
 from tests.compare import assert_close
 from tests.conftest import Fuzz
-from tests.training_configs.task_models import LIBRARY
+from tests.training_configs.task_models import LIBRARY, evaluated
 
 WORDS = "the dog threw a stick to him .".split()
 
 
-def random_encoder(random: Random, input_dim: int) -> dict[str, Any]:
-    kind = random.choice(
-        ["lstm", "gru", "rnn", "stacked", "pass_through", "feedforward", "compose"]
-    )
-    hidden = random.randint(1, 5)
-    if kind == "pass_through":
-        return {"type": kind, "input_dim": input_dim}
-    if kind == "feedforward":
-        inner = {"input_dim": input_dim, "num_layers": 1, "hidden_dims": hidden}
-        return {"type": kind, "feedforward": {**inner, "activations": "tanh"}}
-    if kind == "stacked":
-        sizes = {"input_size": input_dim, "hidden_size": hidden, "num_layers": 2}
-        return {"type": "stacked_bidirectional_lstm", **sizes}
-    if kind == "compose":
-        first = {"type": "lstm", "input_size": input_dim, "hidden_size": 3}
-        second = {"type": "gru", "input_size": 3, "hidden_size": hidden}
-        return {"type": kind, "encoders": [first, second]}
-    sizes = {"input_size": input_dim, "hidden_size": hidden, "bidirectional": random.random() < 0.6}
-    return {"type": kind, **sizes, "num_layers": random.randint(1, 2)}
+def encoders(random: Random, input_dim: int) -> list[dict[str, Any]]:
+    """Encoders of each kind, two of which have parts."""
+    sizes = {"input_size": input_dim, "hidden_size": random.randint(1, 5)}
+    layer = {"input_dim": input_dim, "num_layers": 1, "hidden_dims": 3, "activations": "tanh"}
+    same = {"type": "pass_through", "input_dim": input_dim}
+    recurrent = {
+        **sizes,
+        "bidirectional": random.random() < 0.6,
+        "num_layers": random.randint(1, 2),
+    }
+    return [
+        *({"type": kind, **recurrent} for kind in ("lstm", "gru", "rnn")),
+        {"type": "stacked_bidirectional_lstm", **sizes, "num_layers": 2},
+        same,
+        {"type": "feedforward", "feedforward": layer},
+        {"type": "compose", "encoders": [same, {"type": "lstm", **sizes}]},
+    ]
 
 
 def shape_of(encoder: dict[str, Any]) -> tuple[int, bool]:
@@ -63,36 +59,26 @@ def vocabulary() -> Vocabulary:
 def test_random_taggers(bilm_archive: str, vocabulary: Vocabulary, fuzz: Fuzz) -> None:
     """Expected: see above. The mask is of random lengths, of which one is not 0, and padding has
     zeros at the output."""
-    for number, random in enumerate(fuzz.cases(4)):
-        place, key = random.choice(["input", "output", "both"]), random.choice(["elmo", "a", "z"])
-        sizes = {
-            name: random.randint(1, 6) for name in random.sample("bhmqx", random.randint(1, 3))
-        }
+    for number, random in enumerate(fuzz.cases(7)):
+        place, key = ["input", "both", "output"][number % 3], random.choice(["elmo", "a", "z"])
+        names = random.sample("bhmqx", random.randint(1, 3))
+        sizes = {name: random.randint(1, 6) for name in names}
         embedder: dict[str, Any] = {"archive_file": bilm_archive, "dropout": 0.0}
         embedder["do_layer_norm"] = random.random() < 0.5
         embedder["initial_state"] = random.choice(["zero", "warm"])
         dim = 16
         if random.random() < 0.3 and place == "input":
             dim = embedder["projection_dim"] = random.randint(1, 9)
-        encoder = random_encoder(random, sum(sizes.values()))
-        indexers = dict.fromkeys(sizes, "single_id")
-        base = {
-            "dataset_reader": {"type": "sequence_tagging", "token_indexers": indexers},
-            "model": {
-                "type": "simple_tagger",
-                "text_field_embedder": {
-                    "token_embedders": {
-                        name: {"type": "embedding", "embedding_dim": size}
-                        for name, size in sizes.items()
-                    }
-                },
-                "encoder": encoder,
-            },
-        }
-        line = f"{json.dumps(base)}, {json.dumps(embedder)}, dim={dim}, key='{key}'"
-        config = json.loads(_jsonnet.evaluate_snippet("test", f"{LIBRARY}.{place}({line})"))
+        encoder = encoders(random, sum(sizes.values()))[number % 7]
+        tokens = {name: {"type": "embedding", "embedding_dim": sizes[name]} for name in names}
+        text_embedder = {"token_embedders": tokens}
+        config = {"type": "simple_tagger", "text_field_embedder": text_embedder, "encoder": encoder}
+        indexers = dict.fromkeys(names, "single_id")
+        reader = {"type": "sequence_tagging", "token_indexers": indexers}
+        base = json.dumps({"dataset_reader": reader, "model": config})
+        line = f"{LIBRARY}.{place}({base}, {json.dumps(embedder)}, dim={dim}, key='{key}')"
         torch.manual_seed(number)
-        model = Model.from_params(Params(config["model"]), vocab=vocabulary).eval()
+        model = Model.from_params(Params(evaluated(line)["model"]), vocab=vocabulary).eval()
         for name, parameter in model.named_parameters():
             if "scalar_mix" in name:
                 parameter.normal_()
@@ -102,46 +88,32 @@ def test_random_taggers(bilm_archive: str, vocabulary: Vocabulary, fuzz: Fuzz) -
         indexed = torch.zeros(len(lengths), max(lengths), dtype=torch.long)
         for row, sentence in zip(indexed, sentences):
             row[: len(sentence)] = torch.tensor([vocabulary.get_token_index(w) for w in sentence])
-        elmo = Elmo.from_archive(
-            bilm_archive,
-            num_output_representations=2 if place == "both" else 1,
-            do_layer_norm=embedder["do_layer_norm"],
-            initial_state=embedder["initial_state"],
-        ).eval()
-        text = {name: {"tokens": indexed} for name in sizes}
-        text[key] = {"elmo_tokens": elmo.characters(sentences)}
-        own = getattr(model.text_field_embedder, f"token_embedder_{key}")
-        state = own.state_dict()
-        for k, mix in enumerate(elmo.mixes):
-            weights = {
-                n.split(f"scalar_mix_{k}.")[1]: x for n, x in state.items() if f"mix_{k}." in n
-            }
-            mix.load_state_dict(weights)
-        mixes = elmo(text[key]["elmo_tokens"])["elmo_representations"]
-        if own.get_output_dim() != len(mixes) * 16:
-            mixes = [own._projection(mixes[0])]
-        columns = {
-            name: getattr(model.text_field_embedder, f"token_embedder_{name}")(indexed)
-            for name in sizes
+        embedders = {
+            name: getattr(model.text_field_embedder, f"token_embedder_{name}")
+            for name in (*names, key)
         }
+        elmo = embedders[key]._elmo
+        assert len(elmo.mixes) == (2 if place == "both" else 1)
+        text = {name: {"tokens": indexed} for name in names}
+        text[key] = {"elmo_tokens": elmo.characters(sentences)}
+        mixes = elmo(text[key]["elmo_tokens"])["elmo_representations"]
+        if "projection_dim" in embedder:
+            mixes = [embedders[key]._projection(mixes[0])]
+        columns = {name: embedders[name](indexed) for name in names}
         if place != "output":
             columns[key] = mixes[0]
         read = torch.cat([columns[name] for name in sorted(columns)], dim=-1)
-        at_output = [] if place == "input" else [mixes[-1]]
         # AllenNLP's own encoder, with as many columns as are read.
         wrapped = model.encoder if place == "input" else model.encoder._encoder
-        assert (
-            wrapped.get_input_dim()
-            == read.size(-1)
-            == sum(sizes.values()) + dim * (place != "output")
-        )
+        n_read = sum(sizes.values()) + dim * (place != "output")
+        assert wrapped.get_input_dim() == read.size(-1) == n_read
         mask = indexed > 0
         encoded = wrapped(read, mask)
         size, has_two = shape_of(encoder)
         grown = encoder["type"] == "pass_through" and place != "output"
         assert encoded.size(-1) == size + dim * grown
-        n = 2 if has_two else 1
-        parts = [encoded.chunk(n, dim=-1), *((x * mask[..., None]).chunk(n, -1) for x in at_output)]
+        behind = [] if place == "input" else [mixes[-1] * mask[..., None]]
+        parts = [x.chunk(2 if has_two else 1, dim=-1) for x in (encoded, *behind)]
         expected = torch.cat([part for direction in zip(*parts) for part in direction], dim=-1)
         embedded = model.text_field_embedder(text)
         assert_close(model.encoder(embedded, mask), expected, atol=1e-5, what=f"{number}: {place}")

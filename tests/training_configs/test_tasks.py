@@ -2,8 +2,6 @@
 two cores are trained, and then evaluated and predict offline, in another folder."""
 
 import json
-import shutil
-from pathlib import Path
 
 import _jsonnet
 import pytest
@@ -11,7 +9,8 @@ from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin.elmo.elmo import Elmo
-from tests.conftest import ROOT, allennlp
+from tests.conftest import ROOT
+from tests.training_configs.task_models import train_and_move
 
 # By task: held-out data, what a text to predict from looks like, and what is predicted. A predictor
 # of roles needs a spaCy model that finds verbs (tests/allennlp_today/test_spacy_models.py).
@@ -97,21 +96,9 @@ def test_train_evaluate_predict(config, tmp_path, monkeypatch):
     task, _, with_elmo = name.partition("_")
     held_out, text, prediction = TASKS[task]
     monkeypatch.chdir(ROOT)
-    file = f"training_configs/{config}.jsonnet"
-    one_epoch = json.dumps({"trainer.num_epochs": 1})
-    allennlp("train", file, "-s", tmp_path / "run", "--overrides", one_epoch)
-    trained = json.loads((tmp_path / "run" / "metrics.json").read_text())
-
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    shutil.move(tmp_path / "run" / "model.tar.gz", elsewhere)
-    shutil.rmtree(tmp_path / "run")
-    monkeypatch.chdir(elsewhere)
     data = ROOT / "fixtures" / held_out
-    allennlp("evaluate", "model.tar.gz", data, "--output-file", "metrics.json")
-    evaluated = json.loads(Path("metrics.json").read_text())
-    assert evaluated["loss"] == pytest.approx(trained["validation_loss"], rel=1e-5)
-
+    one_epoch = ["--overrides", json.dumps({"trainer.num_epochs": 1})]
+    train_and_move(f"training_configs/{config}.jsonnet", data, tmp_path, monkeypatch, *one_epoch)
     archive = load_archive("model.tar.gz")
     assert any(isinstance(m, Elmo) for m in archive.model.modules()) == bool(with_elmo)
     # `bcn` is the one model without a predictor of its own.
