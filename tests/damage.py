@@ -1,6 +1,11 @@
 """Damages files, for tests that show that a damaged file never gives a wrong number."""
 
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from random import Random
+from typing import Any
+
+from elmo_plugin.checks import InputError
 
 BLOCK = 512
 """A disk's sector."""
@@ -15,6 +20,29 @@ def damage(data: bytes, random: Random) -> tuple[str, bytes]:
         damaged = way(data, place, random)
         if damaged != data:
             return f"{way.__name__.lstrip('_')} at byte {place} of {len(data)}", damaged
+
+
+def check_damaged(
+    files: Sequence[Path], read: Callable[[], Any], cases: Iterable[Random], names: str = ""
+) -> int:
+    """Damage one of the files in each of the cases. `read` must raise an `InputError`, in which
+    `names` is, by default the file's path, or return the same as for whole files, because not all
+    bytes of a file matter. Return how often it raised the error."""
+    expected, n_errors = read(), 0
+    for random in cases:
+        file = random.choice(files)
+        whole = file.read_bytes()
+        way, damaged = damage(whole, random)
+        file.write_bytes(damaged)
+        try:
+            found = read()
+        except InputError as error:
+            assert (names or str(file)) in str(error), f"{file.name}: {way}"
+            n_errors += 1
+        else:
+            assert found == expected, f"{file.name}: {way}"
+        file.write_bytes(whole)
+    return n_errors
 
 
 def _flipped_bit(data: bytes, place: int, random: Random) -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +19,15 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.texts import read_options
 from elmo_plugin.formats.find import find_bilm
+from elmo_plugin.formats.mixes import find_mixes
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from tests.compare import assert_close
 from tests.conftest import BLOCKS, ROOT, WORDS, allennlp, write_bilm_files
-from tests.formats.tasks import write_task
+from tests.formats.same import assert_same
+from tests.formats.tasks import load, model_of, write_task
 from tests.formats.test_elmoformanylangs import write_model as write_elmoformanylangs
+from tests.formats.test_fill import rewrite, set_size
 from tests.plugin.tagger import config
 
 SENTENCE = "He threw the stick to the dog ."
@@ -36,7 +40,8 @@ def elmo_in(model: Any, name: str = "elmo") -> Elmo:
 
 def test_a_trained_task(bilm_archive: str, tmp_path: Path) -> None:
     """A tagger is trained with its biLM and two mixes. The expected vectors are those of its
-    embedder, and its weights are not those of the biLM that it began with."""
+    embedder, and its weights are not those of the biLM that it began with. Expected of `find_mixes`
+    are s and gamma computed from the weights."""
     params = config(bilm_archive).as_dict()
     params["model"]["text_field_embedder"]["token_embedders"]["elmo"].update(
         requires_grad=True, do_layer_norm=True, initial_state="zero"
@@ -45,23 +50,26 @@ def test_a_trained_task(bilm_archive: str, tmp_path: Path) -> None:
     trained = model.text_field_embedder.token_embedder_elmo._elmo.eval()
     characters = trained.characters([SENTENCE.split()])
     expected = trained(characters)["elmo_representations"]
-    start = find_bilm(bilm_archive).bilm.state_dict()
     for name in ("run", "run/model.tar.gz", f"run/model.tar.gz#{EMBEDDER}"):
         elmo = Elmo.from_archive(f"{tmp_path}/{name}")
         for actual, tensor in zip(elmo(characters)["elmo_representations"], expected, strict=True):
             assert torch.equal(actual, tensor)
-        for name_, tensor in trained.bilm.state_dict().items():
-            assert torch.equal(elmo.bilm.state_dict()[name_], tensor), name_
-            if tensor.is_floating_point() and "warm_state" not in name_:
-                assert not torch.equal(tensor, start[name_]), name_
+        assert_same(elmo.bilm, trained.bilm)
+    for name, tensor in find_bilm(bilm_archive).bilm.named_parameters():
+        assert not torch.equal(tensor, trained.bilm.get_parameter(name)), name
     allennlp("bilm-export", tmp_path / "run" / "model.tar.gz", tmp_path / "bilm-tf")
-    assert sorted(os.listdir(tmp_path / "bilm-tf")) == [
-        "elmo_mixes.json",
-        "options.json",
-        "weights.hdf5",
-    ]
+    files = sorted(os.listdir(tmp_path / "bilm-tf"))
+    assert files == ["elmo_mixes.json", "options.json", "weights.hdf5"]
     exported = Elmo.from_archive(tmp_path / "bilm-tf")
     assert torch.equal(exported(characters)["elmo_representations"][0], expected[0])
+
+    mixes = find_mixes(model.state_dict())
+    assert list(mixes) == [f"{EMBEDDER}._elmo.scalar_mix_{k}" for k in (0, 1)]
+    for name, mix in mixes.items():
+        w = torch.stack([model.state_dict()[f"{name}.scalar_parameters.{j}"][0] for j in range(3)])
+        s, gamma = w.softmax(dim=0).tolist(), float(model.state_dict()[f"{name}.gamma"])
+        assert [*mix.weights, mix.gamma] == pytest.approx([*s, gamma])
+        assert not all(s_j == pytest.approx(1 / 3) for s_j in mix.weights)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +98,12 @@ def test_the_mixes(bilm_archive: str, tmp_path: Path, settings: dict[str, Any]) 
 def test_other_mixes_are_asked_for(bilm_archive: str, tmp_path: Path, caplog: Any) -> None:
     """Then the trained ones are not loaded. The expected vectors are those of the language model's
     archive."""
-    embedder = {"archive_file": bilm_archive, "num_output_representations": 2}
-    write_task(tmp_path / "task", elmo=embedder)
+    write_task(tmp_path / "a", elmo={"archive_file": bilm_archive, "num_output_representations": 2})
     plain = Elmo.from_archive(bilm_archive).embed(SENTENCE)
-    one = Elmo.from_archive(tmp_path / "task", num_output_representations=1).embed(SENTENCE)
+    one = Elmo.from_archive(tmp_path / "a", num_output_representations=1).embed(SENTENCE)
     assert numpy.array_equal(one, plain)
     assert "the trained mixes are of another number or form, and are not loaded" in caplog.text
-    fixed = Elmo.from_archive(tmp_path / "task", scalar_mix_parameters=[0, 0, 0])
+    fixed = Elmo.from_archive(tmp_path / "a", scalar_mix_parameters=[0, 0, 0])
     assert_close(fixed.embed(SENTENCE), plain, what="vectors", atol=1e-6)
 
 
@@ -105,22 +112,13 @@ def test_two_biLMs_of_the_same_sizes(tmp_path: Path) -> None:
     module with two names is one. The expected options are those in the files."""
     for name, clip in (("a", 3.0), ("b", 0.01)):
         files = write_bilm_files(tmp_path / name, seed=len(name))
-        options = read_options(files.options_file).to_dict()
-        options["lstm"]["cell_clip"] = clip
-        (tmp_path / name / "options.json").write_text(json.dumps(options))
-        with pytest.MonkeyPatch.context() as patch:  # files that record no options
-            patch.setattr("elmo_plugin.formats.bilm_tf.arrays._check_options", lambda *_: None)
-            found = find_bilm(tmp_path / name)
-            Elmo(found.bilm).save(tmp_path / name)
-    model = write_task(
-        tmp_path / "task",
-        a={"archive_file": str(tmp_path / "a")},
-        b={"archive_file": str(tmp_path / "b")},
-    )
+        rewrite(Path(files.weight_file), lambda _: None)  # without the options of its biLM
+        set_size(Path(files.options_file), "cell_clip", clip)
+    embedders = {name: {"archive_file": str(tmp_path / name)} for name in "ab"}
+    model = write_task(tmp_path / "task", **embedders)
     for name in "ab":
-        found = Elmo.from_archive(
-            f"{tmp_path}/task.tar.gz#_text_field_embedder.token_embedder_{name}"
-        )
+        part = f"_text_field_embedder.token_embedder_{name}"
+        found = Elmo.from_archive(f"{tmp_path}/task.tar.gz#{part}")
         assert found.bilm.options == read_options(tmp_path / name / "options.json")
         assert numpy.array_equal(found.embed(SENTENCE), elmo_in(model, name).embed(SENTENCE))
     names = r"_text_field_embedder\.token_embedder_a, _text_field_embedder\.token_embedder_b"
@@ -156,11 +154,8 @@ def test_an_archive_of_a_language_model_is_needed(bilm_archive: str, tmp_path: P
         torch.manual_seed(0)
         words = BiLMVocabulary.from_words(WORDS)
         models.append(BiLMModel(words, **BLOCKS, n_negative_samples=3, **extra))
-    expected = find_bilm(bilm_archive).bilm.state_dict()
-    for name, tensor in models[1].bilm.state_dict().items():
-        assert torch.equal(tensor, expected[name]), name
-    for one, other in zip(models[0].softmax.parameters(), models[1].softmax.parameters()):
-        assert torch.equal(one, other)
+    assert_same(models[1].bilm, find_bilm(bilm_archive).bilm)
+    assert_same(models[1].softmax, models[0].softmax)
     with pytest.raises(InputError, match=f"^{task}: expected a softmax with its vocabulary"):
         allennlp("bilm-import", "--checkpoint", task, tmp_path / "model.tar.gz")
     with pytest.raises(InputError, match=f"^{task}: expected a softmax with its words, found none"):
@@ -170,17 +165,23 @@ def test_an_archive_of_a_language_model_is_needed(bilm_archive: str, tmp_path: P
         find_bilm(task, None, ROOT / "fixtures" / "text" / "train.txt")
 
 
+@pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("word_dim", [0, 5])
-def test_any_token_encoder(tmp_path: Path, word_dim: int) -> None:
+def test_any_token_encoder(tmp_path: Path, word_dim: int, requires_grad: bool) -> None:
     """A biLM over code points, and a table of words, in a task's archive, in its export and in the
-    files of `save`. The expected vectors are those of the embedder."""
-    source = write_elmoformanylangs(tmp_path / "source", word_dim=word_dim)
-    model = write_task(tmp_path / "task", elmo={"archive_file": str(source)})
-    expected = elmo_in(model).embed("the dog 日本 unknown", layer="all")
+    files of `save`. They need no other file. The expected vectors are those of the source."""
+    source, text = tmp_path / "source", "the dog 日本 unknown"
+    write_elmoformanylangs(source, word_dim=word_dim)
+    expected = Elmo.from_archive(source).embed(text, layer="all")
+    embedder = {"archive_file": str(source), "requires_grad": requires_grad}
+    model = write_task(tmp_path / "task", elmo=embedder)
+    shutil.rmtree(source)
     allennlp("bilm-export", tmp_path / "task.tar.gz", tmp_path / "exported")
     elmo_in(model).save(tmp_path / "saved")
+    loaded = load(model_of(elmo=embedder), tmp_path / "task")
+    assert numpy.array_equal(elmo_in(loaded).embed(text, layer="all"), expected)
     for name in ("task.tar.gz", "exported", "saved"):
-        found = Elmo.from_archive(tmp_path / name).embed("the dog 日本 unknown", layer="all")
+        found = Elmo.from_archive(tmp_path / name).embed(text, layer="all")
         assert numpy.array_equal(found, expected), name
 
 
@@ -193,71 +194,40 @@ def test_nothing_in_a_config_is_run(bilm_archive: str, tmp_path: Path, monkeypat
     found = json.loads(config_file.read_text())
     found["model"] |= {**hostile, "encoder": hostile, "initializer": hostile}
     found["model"]["text_field_embedder"]["token_embedders"]["elmo"]["vocab"] = hostile
-    found |= {"vocabulary": hostile, "dataset_reader": hostile}
-    config_file.write_text(json.dumps(found))
+    config_file.write_text(json.dumps({**found, "vocabulary": hostile}))
     elmo = Elmo.from_archive(tmp_path / "task")
     assert numpy.array_equal(elmo.embed(SENTENCE), elmo_in(model).embed(SENTENCE))
 
 
-def _nan(folder: Path, name: str) -> None:
+def edit(file: str, change: Callable[[str], str]) -> Callable[[Path], Any]:
+    return lambda folder: (folder / file).write_text(change((folder / file).read_text()))
+
+
+def nan_in_the_mix(folder: Path) -> None:
     state = torch.load(folder / "best.th", weights_only=True)
-    state[f"_text_field_embedder.token_embedder_elmo._elmo.{name}"].view(-1)[0] = torch.nan
+    state["_text_field_embedder.token_embedder_elmo._elmo.scalar_mix_0.gamma"].fill_(torch.nan)
     torch.save(state, folder / "best.th")
 
 
-def _drop(folder: Path, name: str) -> None:
-    state = torch.load(folder / "best.th", weights_only=True)
-    for start in ("_text_field_embedder", "encoder.reads"):
-        del state[f"{start}.token_embedder_elmo._elmo.{name}"]
-    torch.save(state, folder / "best.th")
-
-
-def _other_options(folder: Path) -> None:
-    file = folder / "vocabulary" / "elmo_options.txt"
-    file.write_text(file.read_text().replace(r"\"n_layers\": 2", r"\"n_layers\": 3"))
-    file.write_text(file.read_text().replace('"n_layers": 2', '"n_layers": 3'))
-
-
-WHERE = r"_text_field_embedder\.token_embedder_elmo\._elmo"
+OPTIONS = "vocabulary/elmo_options.txt"
 DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "NaN in the biLM": (
-        lambda folder: _nan(folder, "bilm.bilstm.layers.0.bias"),
-        rf"{WHERE}\.bilm\.bilstm\.layers\.0\.bias: expected finite numbers, found NaN",
-    ),
-    "NaN in the mix": (
-        lambda folder: _nan(folder, "scalar_mix_0.gamma"),
-        rf"{WHERE}\.scalar_mix_0\.gamma: expected finite numbers, found NaN",
-    ),
-    "a missing weight": (
-        lambda folder: _drop(folder, "bilm.bilstm.layers.1.bias"),
-        rf"{WHERE}\.bilm\.bilstm\.layers\.1\.bias: expected float32 of shape \(2, 96\), as the "
-        r"sizes in vocabulary/elmo_options\.txt say, found no tensor",
-    ),
-    "other options": (
-        _other_options,
-        r"\.layers\.2\.bias: expected .* in vocabulary/elmo_options\.txt say, found no tensor",
-    ),
+    "NaN in the mix": (nan_in_the_mix, r"_elmo\.scalar_mix_0\.gamma: expected finite numbers"),
     "a wrong setting": (
-        lambda folder: (folder / "config.json").write_text(
-            (folder / "config.json").read_text().replace('"dropout"', '"do_layer_norm"')
-        ),
+        edit("config.json", lambda text: text.replace('"dropout"', '"do_layer_norm"')),
         r"config\.json: the embedder elmo: do_layer_norm: expected true or false, found 0\.0",
     ),
     "no options": (
-        lambda folder: (folder / "vocabulary" / "elmo_options.txt").unlink(),
-        r"of type bilm, found 'elmo_test_task' with a biLM whose options are not in vocabulary/",
+        lambda folder: (folder / OPTIONS).unlink(),
+        f"found 'elmo_test_task' with a biLM whose options are not in {OPTIONS}",
     ),
-    "an entry that is none": (
-        lambda folder: (folder / "vocabulary" / "elmo_options.txt").write_text("{\n"),
-        r'vocabulary, namespace "elmo_options": expected an entry of the token embedder',
-    ),
-    "no weights": (lambda folder: (folder / "best.th").unlink(), "expected weights, weights.th or"),
+    "an entry that is none": (edit(OPTIONS, lambda _: "{\n"), 'namespace "elmo_options"'),
+    "no weights": (lambda folder: (folder / "best.th").unlink(), "expected weights"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_damage_is_named(bilm_archive: str, tmp_path: Path, damage: str) -> None:
-    """One error begins with the folder, and says what was expected and found."""
+    """One error begins with the folder. `test_fill.py` damages the weights."""
     write_task(tmp_path / "task", elmo={"archive_file": bilm_archive})
     change, message = DAMAGED[damage]
     change(tmp_path / "task")

@@ -1,7 +1,6 @@
 """What a biLM looks up, words and code points, in files and archives; and a vocabulary with it."""
 
 import json
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,10 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import SampledSoftmax
-from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from tests.conftest import WORDS
+from tests.formats.same import assert_same
 from tests.formats.test_elmoformanylangs import write_model
+from tests.formats.test_fill import rewrite, set_size
 from tests.plugin.models.test_words import SIZE, words_model
 from tests.random_bilm import LSTM
 
@@ -40,13 +40,6 @@ def as_bilm_tf(folder: Path) -> Path:
     return folder
 
 
-def edit(file: Path, name: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
-    with h5py.File(file, "a") as opened:
-        numbers = change(opened[name][()])
-        del opened[name]
-        opened[name] = numbers
-
-
 def with_number(place: int, number: float) -> Callable[[np.ndarray], np.ndarray]:
     def change(numbers: np.ndarray) -> np.ndarray:
         numbers[place] = number
@@ -58,22 +51,15 @@ def with_number(place: int, number: float) -> Callable[[np.ndarray], np.ndarray]
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("marks", with_number(0, 18), "expected marks below 18, found"),
-        ("marks", with_number(0, -1), "expected marks below 18, found"),
-        ("marks", with_number(0, 1.5), "lexicon/marks: expected whole numbers"),
-        ("marks", with_number(0, np.nan), "lexicon/marks: expected finite"),
-        ("code_points", with_number(8, 0x110000), "expected distinct code points"),
-        ("code_points", with_number(8, -2), "expected distinct code points"),
-        ("code_points", lambda x: np.full_like(x, 65), "expected distinct code points"),
-        (
-            "code_points",
-            lambda x: x.clip(max=60_000).astype("f2"),
-            "code_points: expected whole .* float16",
-        ),
-        ("words", with_number(0, 300), "lexicon/words: expected whole numbers of .*uint8"),
-        ("words", with_number(0, -1), "lexicon/words: expected whole numbers of .*uint8"),
-        ("words", lambda x: np.where(x == ord("g"), 255, x), "words: expected UTF-8"),
-        ("words", np.zeros_like, "words: expected the text of 9 words, found 0"),
+        ("marks", with_number(0, 18), "marks below 18"),
+        ("marks", with_number(0, -1), "marks below 18"),
+        ("marks", with_number(0, 1.5), "whole numbers"),
+        ("code_points", with_number(8, 0x110000), "distinct code points"),
+        ("code_points", lambda x: np.full_like(x, 65), "distinct code points"),
+        ("code_points", lambda x: x.clip(max=60_000).astype("f2"), "whole .* float16"),
+        ("words", with_number(0, 300), "whole numbers of .*uint8"),
+        ("words", lambda x: np.where(x == ord("g"), 255, x), "UTF-8"),
+        ("words", np.zeros_like, "9 words, found 0"),
     ],
 )
 def test_another_lexicon(
@@ -82,8 +68,9 @@ def test_another_lexicon(
     """By hand: numbers that are none of a lexicon would be those of other words."""
     found = find_bilm(write_model(tmp_path / "model"))
     write_model_files(tmp_path / "files", found.bilm)
-    edit(tmp_path / "files" / "weights.hdf5", f"lexicon/{name}", change)
-    with pytest.raises(InputError, match=rf"^{tmp_path}/files/weights\.hdf5: .*{message}"):
+    file = tmp_path / "files" / "weights.hdf5"
+    rewrite(file, lambda x: x.update({f"lexicon/{name}": change(x[f"lexicon/{name}"])}))
+    with pytest.raises(InputError, match=f"^{file}: .*expected .*{message}"):
         find_bilm(tmp_path / "files")
 
 
@@ -112,18 +99,20 @@ def test_a_vocabulary_of_the_softmax_alone(tmp_path: Path) -> None:
         (tmp_path / "files" / "vocabulary.txt").write_text("\n".join(words))
         found = find_bilm(tmp_path / "files", with_softmax=True)
         assert found.words == WORDS
-        for name, tensor in bilm.state_dict().items():
-            assert torch.equal(found.bilm.state_dict()[name], tensor), name
+        assert_same(found.bilm, bilm)
 
 
 def test_a_weight_file_without_the_table(tmp_path: Path) -> None:
-    """Expected: the error names the array that is missing, and not the vocabulary."""
-    folder = as_bilm_tf(write_words(tmp_path / "files"))
-    with h5py.File(folder / "weights.hdf5", "a") as file:
-        del file["embedding"]
-    with pytest.raises(
-        InputError, match=r"weights\.hdf5: embedding: expected an array, found none"
-    ):
+    """By hand: the error names the array that is missing, and not the vocabulary; and a small file
+    that says that its words have two gigabytes takes no memory."""
+    folder = as_bilm_tf(write_words(tmp_path / "bilm-tf"))
+    rewrite(folder / "weights.hdf5", lambda arrays: arrays.pop("embedding"))
+    with pytest.raises(InputError, match=r"weights\.hdf5: embedding: expected an array"):
+        find_bilm(folder)
+    folder = write_words(tmp_path / "files")
+    rewrite(folder / "weights.hdf5", lambda _: None)
+    set_size(folder / "options.json", "n_bytes", 2**31 - 1)
+    with pytest.raises(InputError, match=r"lexicon/words: expected the shape \(2147483647,\)"):
         find_bilm(folder)
 
 
@@ -145,12 +134,10 @@ def test_an_archive_with_two_lists_of_words(tmp_path: Path, change: str) -> None
     else:
         state["softmax.weight"] = state["softmax.weight"] + 1
     torch.save(state, tmp_path / "run" / "best.th")
-    words_block = {"dim": SIZE, "tied": tied}
-    block = {"type": "bilm", "lstm": LSTM, "words": words_block, "n_negative_samples": None}
-    (tmp_path / "run" / "config.json").write_text(
-        json.dumps({"vocabulary": {"type": "bilm"}, "model": block})
-    )
-    message = "softmax.weight: expected that of" if tied else ".*expected the (words|text) of"
+    block = {"type": "bilm", "lstm": LSTM, "words": {"dim": SIZE, "tied": tied}}
+    config = {"vocabulary": {"type": "bilm"}, "model": {**block, "n_negative_samples": None}}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    message = "softmax.weight: expected" if tied else ".*expected the (words|text) of"
     with pytest.raises(InputError, match=f"^{tmp_path}/run: {message}"):
         find_bilm(tmp_path / "run")
     if change == "vocabulary":
@@ -176,35 +163,6 @@ def test_another_default(tmp_path: Path, tied: bool, default: Any) -> None:
     np.testing.assert_allclose(elmo.float().embed([WORDS], layer="all")[0], expected, atol=1e-6)
 
 
-def test_the_size_of_the_words_is_checked_before_memory_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By hand: a small file says that its words have two gigabytes."""
-    folder = write_words(tmp_path / "files")
-    options = json.loads((folder / "options.json").read_text())
-    options["words"]["n_bytes"] = 2**31 - 1
-    (folder / "options.json").write_text(json.dumps(options))
-    with h5py.File(folder / "weights.hdf5", "a") as file:
-        del file.attrs["options.json"]
-    monkeypatch.setattr(torch, "zeros_like", None)
-    with pytest.raises(InputError, match=r"lexicon/words: expected the shape \(2147483647,\)"):
-        find_bilm(folder)
-
-
-def test_pretrained_weights_alone(tmp_path: Path) -> None:
-    """By hand: the words of the file are other ones than those of the new model, whose rows are
-    loaded for the words that both have."""
-    folder = write_words(tmp_path / "files")
-    table = find_bilm(folder).bilm.token_encoder.embedding.weight
-    block = {"type": "bilm", "lstm": LSTM, "words": {"dim": SIZE}, "n_negative_samples": None}
-    block["pretrained_file"] = str(folder / "weights.hdf5")
-    words = [*WORDS[:3], "zebra", WORDS[5]]
-    model = Model.from_params(Params(block), vocab=BiLMVocabulary.from_words(words))
-    found = model.bilm.token_encoder.embedding.weight
-    rows = [(table == row).all(dim=1).nonzero()[:, 0].tolist() for row in found]
-    assert rows == [[0], [1], [2], [], [5]]
-
-
 def test_a_saved_model_has_its_words(tmp_path: Path) -> None:
     """By hand: bilm-tf needs them next to a table, and a vocabulary of another model, which was in
     the folder, would be refused."""
@@ -213,9 +171,7 @@ def test_a_saved_model_has_its_words(tmp_path: Path) -> None:
     (tmp_path / "saved" / "vocabulary.txt").write_text("of\nanother\nmodel\n")
     elmo.save(tmp_path / "saved")
     assert (tmp_path / "saved" / "vocabulary.txt").read_text().split("\n")[:-1] == WORDS
-    again = Elmo.from_archive(tmp_path / "saved")
-    for name, tensor in elmo.state_dict().items():
-        assert torch.equal(tensor, again.state_dict()[name]), name
+    assert_same(Elmo.from_archive(tmp_path / "saved"), elmo)
 
 
 @pytest.mark.parametrize("kind", ["tied", "apart", "code points"])
@@ -226,25 +182,13 @@ def test_float16(tmp_path: Path, kind: str) -> None:
         source = find_bilm(write_model(tmp_path / "files"))
     else:
         source = find_bilm(write_words(tmp_path / "files", kind == "tied"), with_softmax=True)
+    softmax, words = source.softmax, source.words
     files = tmp_path / "rounded"
-    write_model_files(
-        files, source.bilm, softmax=source.softmax, words=source.words, dtype=torch.float16
-    )
+    write_model_files(files, source.bilm, softmax=softmax, words=words, dtype=torch.float16)
     found = find_bilm(files, with_softmax=True)
-    assert found.words == source.words and found.options == source.options
-    for one, other in ((found.bilm, source.bilm), (found.softmax, source.softmax)):
+    assert found.words == words and found.options == source.options
+    for one, other in ((found.bilm, source.bilm), (found.softmax, softmax)):
         for name, tensor in {} if other is None else other.state_dict().items():
             is_kept = not tensor.is_floating_point() or name.startswith("bilstm")
             expected = tensor if is_kept and "weight" not in name else tensor.half().float()
             assert torch.equal(one.state_dict()[name], expected.to(tensor.dtype)), name
-
-
-def test_members_of_one_name(tmp_path: Path) -> None:
-    """By hand: a file cannot also be a folder, and a name cannot have 300 letters."""
-    for k, names in enumerate((["config.json", "config.json/a.h5"], [f"{'a' * 300}.h5"])):
-        path = tmp_path / f"{k}.tar.gz"
-        with tarfile.open(path, "w:gz") as archive:
-            for name in names:
-                archive.addfile(tarfile.TarInfo(name))
-        with pytest.raises(InputError, match=rf"^{path}: expected a whole \.tar\.gz file, found"):
-            find_bilm(path)
