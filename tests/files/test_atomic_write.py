@@ -1,5 +1,7 @@
+import errno
 import fcntl
 import os
+import signal
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -7,15 +9,21 @@ from typing import Any
 
 import pytest
 
-from elmo_plugin.files.atomic_write import _remove_leftovers, atomic_write
+from elmo_plugin.files import interrupts
+from elmo_plugin.files.atomic_write import DiskFullError, _remove_leftovers, atomic_write
 from elmo_plugin.files.torch_file import save_torch_file
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
-def test_a_file_has_the_mode_of_any_new_file(umask: int, tmp_path: Path) -> None:
-    """The expected mode is that of a file that Python's `open` creates under the same umask."""
+@pytest.mark.parametrize("mode", [None, 0o600])
+def test_a_file_has_the_mode_of_any_file(mode: int | None, umask: int, tmp_path: Path) -> None:
+    """The expected mode is that of a file that Python's `open` creates under the same umask, or
+    writes again."""
     before = os.umask(umask)
     try:
+        for name in ("expected", "found"):
+            if mode is not None:
+                (tmp_path / name).touch(mode)
         (tmp_path / "expected").write_text("a")
         with atomic_write(tmp_path / "found") as temporary:
             temporary.write_text("a")
@@ -25,31 +33,19 @@ def test_a_file_has_the_mode_of_any_new_file(umask: int, tmp_path: Path) -> None
     assert modes[0] == modes[1]
 
 
-def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
-    """As a file that `open` writes again."""
-    (tmp_path / "file").touch(0o600)
-    with atomic_write(tmp_path / "file") as temporary:
-        temporary.write_text("a")
-    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
-
-
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_link_stays(exists: bool, tmp_path: Path) -> None:
-    """The expected result is that of a write to the same names by `open`."""
-    for name in ("expected", "found"):
-        folder = tmp_path / name
-        (folder / "below").mkdir(parents=True)
-        (folder / "link").symlink_to("other")
-        (folder / "other").symlink_to("below/file")
-        if exists:
-            (folder / "below" / "file").write_text("old")
-    (tmp_path / "expected" / "link").write_text("new")
-    with atomic_write(tmp_path / "found" / "link") as temporary:
+    """By definition, as after a write by `open`: the file at the end of the links is written."""
+    (tmp_path / "below").mkdir()
+    (tmp_path / "link").symlink_to("other")
+    (tmp_path / "other").symlink_to("below/file")
+    if exists:
+        (tmp_path / "below" / "file").write_text("old")
+    with atomic_write(tmp_path / "link") as temporary:
         temporary.write_text("new")
-    for name in ("expected", "found"):
-        assert (tmp_path / name / "link").readlink() == Path("other")
-        assert [path.name for path in (tmp_path / name / "below").iterdir()] == ["file"]
-        assert (tmp_path / name / "below" / "file").read_text() == "new"
+    assert (tmp_path / "link").readlink() == Path("other")
+    assert [path.name for path in (tmp_path / "below").iterdir()] == ["file"]
+    assert (tmp_path / "below" / "file").read_text() == "new"
 
 
 def test_a_file_is_on_the_disk_before_it_is_renamed(
@@ -68,14 +64,37 @@ def test_a_file_is_on_the_disk_before_it_is_renamed(
     assert n_synced == 1 and calls == [size, size, "replace"]
 
 
-def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
-    """By the definition: the old file stays, and no temporary file."""
+@pytest.mark.parametrize(
+    "error, expected",
+    [
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (OSError(errno.EIO, "broken"), OSError),
+        (OSError(errno.ENOSPC, "full"), DiskFullError),
+    ],
+)
+def test_nothing_is_left_after_an_error(error: Any, expected: Any, tmp_path: Path) -> None:
+    """By the definition: the old file stays, and no temporary file; that of a full disk has a type
+    of its own."""
     (tmp_path / "file").write_text("old")
-    with pytest.raises(KeyboardInterrupt), atomic_write(tmp_path / "file") as temporary:
+    with pytest.raises(expected) as raised, atomic_write(tmp_path / "file") as temporary:
         temporary.write_text("new")
-        raise KeyboardInterrupt
+        raise error
+    assert type(raised.value) is expected
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_signal_while_the_output_is_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By definition: the output is there, and the command does not end as interrupted."""
+    replace = os.replace
+    monkeypatch.setattr(interrupts, "_is_output_there", False)
+    moves = (lambda *names: interrupts.end_command(signal.SIGINT), replace)
+    monkeypatch.setattr(os, "replace", lambda *names: [move(*names) for move in moves])
+    (tmp_path / "temporary").touch()
+    interrupts.replace_output(tmp_path / "temporary", tmp_path / "out")
+    assert (tmp_path / "out").exists() and interrupts.received is None
 
 
 def _stop_in_a_write(path: Path, send: Connection, wait: Connection) -> None:

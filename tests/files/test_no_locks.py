@@ -17,7 +17,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.corpora.uses import write_uses
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.encoding import encode_corpus
-from tests.conftest import ROOT, BiLMFiles
+from tests.conftest import BiLMFiles, python
 
 SHIM = """
 #define _GNU_SOURCE
@@ -40,20 +40,20 @@ int flock(int file, int operation) { errno = ENOLCK; return -1; }
 REFUSE(fcntl)
 REFUSE(fcntl64)
 """
-READ = """
-import logging
-import sys
-from pathlib import Path
+PROGRAM = """
+import logging, sys
 logging.basicConfig(format="%(message)s")
 from elmo_plugin import Elmo
+from elmo_plugin.commands.runner import run_program
 from elmo_plugin.corpora.uses import read_uses
-options, weights, folder = sys.argv[1:]
-elmo = Elmo.from_files(options, weights)
+model, folder = sys.argv[1:]
+elmo = Elmo.from_archive(model)
 print(elmo.embed("He threw the stick").shape[0])
 print(len(read_uses(folder + "/uses")))
 elmo.save(folder + "/saved")
 print(Elmo.from_archive(folder + "/saved").embed("He threw").shape[0])
-print(Elmo.from_files(options, weights, cache_dir=folder).embed("a dog ran").shape[0])
+print(Elmo.from_archive(model, cache_dir=folder).embed("a dog ran").shape[0])
+print(run_program("elmo", [folder + "/text", folder + "/out", "--top", "--archive-file", model]))
 """
 
 
@@ -69,37 +69,21 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def without_locks(library: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-    )
-
-
-def test_reading(library: Path, bilm_files: BiLMFiles, tmp_path: Path) -> None:
+def test_files(library: Path, bilm_files: BiLMFiles, tmp_path: Path) -> None:
     """By definition: reading weights and uses takes no lock, nor does saving. The layer cache,
-    which needs locks, is not used, and a warning says why."""
+    which needs locks, is not used, and a warning says why. Writing vectors is an error that names
+    locks and says what to do, and nothing is left."""
     elmo = Elmo.from_files(*bilm_files)
     write_uses(tmp_path / "uses", elmo, [["a", "dog"]], ["dog"], "top", None, 0)
-    done = without_locks(library, "-c", READ, *bilm_files, tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["4", "1", "2", "3"]
-    assert "file locks" in done.stderr
-
-
-def test_writing(library: Path, bilm_files: BiLMFiles, tmp_path: Path) -> None:
-    """By definition: the message names locks and says what to do, and nothing is left."""
     (tmp_path / "text").write_text("a dog\n")
-    model = ["--options-file", bilm_files.options_file, "--weight-file", bilm_files.weight_file]
-    out = tmp_path / "out"
-    command = ["elmo", tmp_path / "text", out, "--top", *model]
-    done = without_locks(library, "-m", "elmo_plugin", *command)
-    assert done.returncode == 1
-    assert f"{out}: expected a place to write to, found: " in done.stderr
-    assert "no file locks there (No locks available); choose a folder on" in done.stderr
-    assert {file.name for file in tmp_path.iterdir()} == {"text"}
+    model = Path(bilm_files.options_file).parent
+    done = python("-c", PROGRAM, model, tmp_path, LD_PRELOAD=str(library))
+    *n_rows, message = done.stdout.splitlines()
+    assert n_rows == ["4", "1", "2", "3"]
+    assert "file locks" in done.stderr
+    assert f"{tmp_path}/out: expected a place to write to, found: " in message
+    assert "no file locks there (No locks available); choose a folder on" in message
+    assert not [file.name for file in tmp_path.iterdir() if "out" in file.name]
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
