@@ -7,7 +7,6 @@ the words that a model cuts or does not know.
 import logging
 import re
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +29,19 @@ def tiny() -> LanguageModel:
     return LanguageModel.from_pretrained("tiny")
 
 
-def test_a_warning_of_python(tiny: LanguageModel) -> None:
+@pytest.fixture(scope="module")
+def elmo() -> Elmo:
+    return Elmo.from_pretrained("tiny")
+
+
+def test_a_warning_of_python(tiny: LanguageModel, elmo: Elmo) -> None:
     """By definition: it has the public category, is in the line of the user, and is an error where
     the user wants one."""
     with warnings.catch_warnings(record=True) as records:
         warnings.simplefilter("always")
         tiny.score("The dog ran <eos>")
         [record] = records
-        list(Elmo.from_pretrained("tiny").stream(["The dog ran <eos>"]))
+        list(elmo.stream(["The dog ran <eos>"]))
     assert record.category is TextWarning is elmo_plugin.TextWarning
     assert issubclass(TextWarning, UserWarning)
     assert [x.filename for x in records] == [__file__] * 2
@@ -46,18 +50,14 @@ def test_a_warning_of_python(tiny: LanguageModel) -> None:
         tiny.score("The dog ran <eos>")
 
 
-def test_no_advice_after_an_error(tiny: LanguageModel, said: Said) -> None:
-    """By definition: an error is what a user has to read."""
+def test_advice_of_several_calls(tiny: LanguageModel, said: Said) -> None:
+    """By definition: each kind is said once, with what was found so far, but not after an error,
+    which is what a user has to read."""
     with pytest.raises(ValueError), advised():
         tiny.score("The dog ran <eos>")
         raise ValueError
-    assert not said()
     tiny.score("The dog ran .")
     assert not said()
-
-
-def test_calls_together(said: Said) -> None:
-    """By definition: each kind is said once, with what was found so far."""
     advice = Advice("a text")
     for _ in range(3):
         with advised(advice), advised() as found:
@@ -72,30 +72,20 @@ SYMBOLS = (
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
-def test_symbols(tiny: LanguageModel, symbol: str, said: Said) -> None:
+def test_symbols(tiny: LanguageModel, elmo: Elmo, symbol: str, said: Said) -> None:
     """The symbols of word-level models, BERT, GPT-2 and WikiText are named with their number, and
     raw text keeps each whole."""
     tokens = ["The", "dog", symbol]
-    calls: list[Callable[[], Any]] = [
+    for call in (
         lambda: tiny.score(tokens),
         lambda: tiny.score(f"The dog {symbol}", raw=True),
         lambda: tiny.perplexity([tokens]),
-        lambda: Elmo.from_pretrained("tiny").embed(tokens),
-    ]
-    for call in calls:
+        lambda: elmo.embed(tokens),
+    ):
         call()
         [message] = said()
-        assert message.startswith(
-            f"1 of 3 tokens are symbols of other programs, such as {symbol!r}"
-        )
+        assert message.startswith("1 of 3 tokens are symbols") and repr(symbol) in message
     assert split_tokens(f"It ran.{symbol}A dog, {symbol}").tokens[-4:] == ["A", "dog", ",", symbol]
-
-
-def test_what_is_no_symbol(tiny: LanguageModel, said: Said) -> None:
-    """Brackets and the like are tokens of the Penn Treebank, and `<UNK>` is in each vocabulary."""
-    for sentence in ("[ The dog ] < 3 @ 5", "<UNK> ran .", "me@there.com -LRB- <3 [1]", "AT&T R&B"):
-        tiny.score(sentence)
-    assert not any("symbols" in x for x in said())
 
 
 SEEN = {
@@ -115,28 +105,23 @@ SEEN = {
     [
         ("\u00ad", "U+00AD (SOFT HYPHEN)"),
         ("\u200b", "U+200B (ZERO WIDTH SPACE)"),
-        ("\u200e", "U+200E (LEFT-TO-RIGHT MARK)"),
         ("\u200c", "U+200C (ZERO WIDTH NON-JOINER)"),
         ("\ufe0f", "U+FE0F (VARIATION SELECTOR-16)"),
         ("\0", "U+0000 (a control character)"),
-        ("\ufeff", "U+FEFF (ZERO WIDTH NO-BREAK SPACE)"),
         ("\x93", "U+0093 (a control character)"),
-        ("\u061c", "U+061C (ARABIC LETTER MARK)"),
     ],
 )
 def test_invisible_characters(
-    tiny: LanguageModel, character: str, name: str, said: Said, tmp_path: Path
+    tiny: LanguageModel, elmo: Elmo, character: str, name: str, said: Said
 ) -> None:
     """The names are those of the Unicode Standard; control characters have none. They are named for
     sentences, for the words that are looked for, and for all sentences of a text."""
     word = f"ba{character}nk"
-    elmo = Elmo.from_pretrained("tiny")
-    calls: list[Callable[[], Any]] = [
+    for call in (
         lambda: tiny.score(["The", word]),
         lambda: elmo.embed(["The", word]),
         lambda: elmo.uses([["The", word], ["The", "dog"]], ["dog"]),
-    ]
-    for call in calls:
+    ):
         call()
         [message] = [x for x in said() if "an invisible character" in x]
         assert f"such as {name} in {word!r}" in message and message.startswith("1 of ")
@@ -145,11 +130,14 @@ def test_invisible_characters(
     assert message.startswith("1 of 2 ") and repr(word) in message
 
 
-@pytest.mark.parametrize("name", SEEN)
-def test_joiners_that_are_needed(tiny: LanguageModel, name: str, said: Said) -> None:
-    """By the Unicode Standard, scripts and emoji need these."""
-    tiny.score(["The", SEEN[name]])
-    assert not any("an invisible character" in x for x in said())
+def test_what_is_no_fault(tiny: LanguageModel, said: Said) -> None:
+    """Brackets and the like are tokens of the Penn Treebank, and `<UNK>` is in each vocabulary. By
+    the Unicode Standard, scripts and emoji need joiners."""
+    for sentence in ("[ The dog ] < 3 @ 5", "<UNK> ran .", "me@there.com -LRB- <3 [1]", "AT&T R&B"):
+        tiny.score(sentence)
+    for word in SEEN.values():
+        tiny.score(["The", word])
+    assert not any("symbols" in x or "an invisible character" in x for x in said())
 
 
 CORPUS = {
@@ -190,9 +178,9 @@ def test_text_for_training_without_a_fault(tmp_path: Path, caplog: Any) -> None:
     assert not caplog.messages
 
 
-def test_calls_that_are_not_finished(said: Said) -> None:
+def test_calls_that_are_not_finished(elmo: Elmo, said: Said) -> None:
     """By definition: what was found is said when a stream is closed or a call is interrupted."""
-    stream = Elmo.from_pretrained("tiny").stream(["A dog <eos>", "The dog ran ."] * 9)
+    stream = elmo.stream(["A dog <eos>", "The dog ran ."] * 9)
     next(stream)
     assert not said()
     stream.close()
@@ -203,21 +191,20 @@ def test_calls_that_are_not_finished(said: Said) -> None:
     assert len(said()) == 1
 
 
-def test_each_token_counts_once(tmp_path: Path, said: Said) -> None:
+def test_each_token_counts_once(elmo: Elmo, tmp_path: Path, said: Said) -> None:
     """By hand: 14 of 126 tokens, however a call reads them, or of 128 with another text."""
     lines = ["The dog ran <eos> and sat in it on"] * 14
     lists = [x.split() for x in lines]
-    elmo, embedder = Elmo.from_pretrained("tiny"), ElmoEmbedder("pretrained://tiny")
+    embedder = ElmoEmbedder("pretrained://tiny")
     (tmp_path / "text").write_text("\n".join(lines))
-    calls: list[Callable[[], Any]] = [
+    for call in (
         lambda: elmo.uses(lines, ["dog"]),
         lambda: elmo.uses(lines, ["dog"], most=1),
         lambda: elmo.embed(lists),
         lambda: list(embedder.embed_sentences(lists, 5)),
         lambda: embedder.embed_file((tmp_path / "text").open(), tmp_path / "out"),
         lambda: control_words(lines, ["on dog"], ["dog"], 1),
-    ]
-    for call in calls:
+    ):
         call()
         [message] = [x for x in said() if "symbols" in x]
         assert re.match("14 of 12[68] tokens", message)

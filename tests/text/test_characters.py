@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 from elmo_plugin.text.characters import (
     NO_TOKEN,
     NUM_CHARACTERS,
+    WordLimit,
     bytes_to_characters,
     check_is_text,
+    long_words,
     one_token,
     resize_characters,
+    word_bytes,
     word_to_characters,
     words_to_characters,
 )
@@ -22,10 +25,13 @@ ODD_WORDS = ["", "\0", "a\0b", "\ud800", "x\udfffy", "👩‍👩‍👧", "e\u0
 ODD_WORDS += ["x" * 47, "x" * 48, "x" * 49, "<S>", "</S>", "<UNK>"]
 
 
-@given(st.lists(ANY_TEXT | st.sampled_from(ODD_WORDS), max_size=8))
-@example(ODD_WORDS)
-def test_any_word_is_as_allennlp_maps_it(words: list[str]) -> None:
-    """The oracle is AllenNLP's own mapper, of length 50. Lone surrogates are among the words."""
+@given(st.lists(ANY_TEXT | st.sampled_from(ODD_WORDS), max_size=8), st.integers(3, 70))
+@example(ODD_WORDS, 5)
+def test_any_word_is_as_allennlp_maps_it(words: list[str], length: int) -> None:
+    """The oracle is AllenNLP's own mapper, of length 50. Lone surrogates are among the words. By
+    definition, a row of another length has the bytes that fit between two marks, then padding: the
+    numbers are bilm-tf's plus one, which are bytes, 256 and 257 for the boundaries of a sentence,
+    258 and 259 for the marks, and 260."""
     mapper = ELMoCharacterMapper()
     expected = [mapper.convert_word_to_char_ids(word) for word in words]
     found = words_to_characters(words)
@@ -33,6 +39,10 @@ def test_any_word_is_as_allennlp_maps_it(words: list[str]) -> None:
     assert found.shape == (len(words), 50)
     assert found.tolist() == expected
     assert [word_to_characters(word).tolist() for word in words] == expected
+    for word, row in zip(words, words_to_characters(words, length).tolist()):
+        inside = {"<S>": [256], "</S>": [257]}.get(word, [*word.encode("utf-8", "ignore")])
+        expected_row = [259, *(number + 1 for number in inside[: length - 2]), 260]
+        assert row == expected_row + [261] * (length - len(expected_row))
 
 
 @pytest.mark.parametrize(
@@ -43,30 +53,6 @@ def test_one_token(text: str, token: str) -> None:
     """By definition: a token is not empty and has no whitespace."""
     assert one_token(text) == token
     assert one_token(f" {text}\n") == token
-
-
-def test_words_of_a_short_length() -> None:
-    """The expected ids are bilm-tf's numbers plus one, for bytes, the boundaries 256 and 257, the
-    marks 258 and 259, and padding 260. With 5 characters a token, 3 bytes are kept."""
-    rows = words_to_characters(["ab", "abcd", "é€", "<S>", "</S>"], 5)
-    assert rows.tolist() == [
-        [259, 98, 99, 260, 261],
-        [259, 98, 99, 100, 260],
-        [259, 0xC3 + 1, 0xA9 + 1, 0xE2 + 1, 260],
-        [259, 257, 260, 261, 261],
-        [259, 258, 260, 261, 261],
-    ]
-
-
-@given(ANY_TEXT, st.integers(3, 70))
-def test_any_length_keeps_the_first_bytes(word: str, length: int) -> None:
-    """By definition, a row has the bytes that fit between two marks, and then padding to the
-    length."""
-    if word in ("<S>", "</S>"):
-        return
-    expected = [259, *(byte + 1 for byte in word.encode("utf-8", "ignore")[: length - 2]), 260]
-    expected += [261] * (length - len(expected))
-    assert words_to_characters([word], length).tolist() == [expected]
 
 
 def test_bytes_that_overlap_and_are_empty() -> None:
@@ -104,13 +90,13 @@ def test_characters_are_resized(fuzz: Fuzz) -> None:
     it, unless they were cut before."""
     for random in fuzz.cases(20):
         some = ["".join(random.choices(ALPHABET, k=random.randint(0, 6))) for _ in range(5)]
-        words = [*some, "<S>", "</S>"]
+        words, longest = [*some, "<S>", "</S>"], max(len(word.encode()) for word in some)
         found, wanted = random.randint(3, 30), random.randint(3, 30)
         tokens = torch.cat([rows_of(words, found), torch.zeros(1, found, dtype=torch.long)])
-        if found < wanted and any(len(word.encode()) > found - 2 for word in words[:-2]):
+        if found < wanted and longest > found - 2:
             with pytest.raises(ValueError, match=rf"to {found - 2};.* to {wanted} or more"):
                 resize_characters(tokens, wanted)
-        elif found >= wanted or all(len(word.encode()) < found - 2 for word in words[:-2]):
+        elif found >= wanted or longest < found - 2:
             assert torch.equal(resize_characters(tokens, wanted)[:-1], rows_of(words, wanted))
             assert not resize_characters(tokens, wanted)[-1].any()
 
@@ -123,3 +109,15 @@ def test_a_token_that_is_no_text(character: int) -> None:
     tokens[1, 1:3] = torch.tensor([character + 1, 260])
     with pytest.raises(ValueError, match=f"single character {character}; remove tokens_to_add"):
         check_is_text(tokens)
+
+
+def test_the_bytes_of_words() -> None:
+    """The expected bytes are those of Python's encoder, of which ten characters have eight. The
+    words that may be cut are those with as many bytes as the limit, if there may be more."""
+    words = ["dog", "dogs", "do", "é語", "<S>", "</S>", "x" * 20]
+    for n in (2, 8, 12):
+        found = word_bytes(rows_of(words, 10), n).tolist()
+        expected = [list(word.encode()[: min(n, 8)]) for word in words]
+        assert found == [row + [-1] * (n - len(row)) for row in expected]
+    assert long_words(rows_of(words, 10), WordLimit(3)) == ["dog", "dogs", "é語", "x" * 8]
+    assert long_words(rows_of(words, 5), WordLimit(3)) == []

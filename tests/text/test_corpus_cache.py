@@ -16,6 +16,8 @@ from elmo_plugin.text.corpus_cache import open_corpus
 from tests.conftest import Fuzz
 from tests.ordinary_user import as_ordinary_user
 
+SENTENCES = [["a", "b", "c"], ["d", "e"]]
+
 
 @pytest.fixture
 def encodings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
@@ -38,53 +40,52 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_text_is_encoded_once(tmp_path: Path, file: Path, encodings: list[Path]) -> None:
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def sentences(path: Path, cache: Path) -> list[list[str]]:
+    return list(open_corpus(path, cache).sentences())
+
+
+def test_a_text_is_encoded_once(tmp_path, file, cache, encodings, monkeypatch):
     """A second run, a touched file, a copy under another name and a copy in the place of the text
-    have the same content, so the text is encoded once."""
-    cache = tmp_path / "cache"
-    first = open_corpus(file, cache)
-    assert open_corpus(file, cache).folder == first.folder
+    have the same content, so the text is encoded once. A folder that is a corpus needs no cache.
+    `~` is the home folder. A file under the name of a corpus, and a folder without one, are no
+    corpora."""
+    (cache / ("1" * 20)).mkdir(parents=True)
+    (cache / ("0" * 20)).write_text("a file")
+    folder = open_corpus(file, cache).folder
+    assert open_corpus(file, cache).folder == folder
     os.utime(file, ns=(1, 1))
-    assert open_corpus(file, cache).folder == first.folder
+    assert open_corpus(file, cache).folder == folder
     copy = shutil.copy(file, tmp_path / "copy.txt")
-    assert open_corpus(copy, cache).folder == first.folder
+    assert open_corpus(copy, cache).folder == folder
     os.replace(copy, file)
-    assert open_corpus(file, cache).folder == first.folder
-    assert encodings == [first.folder]
-
-
-def test_changed_content_is_encoded_again(
-    tmp_path: Path, file: Path, encodings: list[Path]
-) -> None:
-    """The size is the same, so only the content differs."""
-    cache = tmp_path / "cache"
-    open_corpus(file, cache)
-    file.write_text("a b c\nd f\n")
-    os.utime(file, ns=(1, 1))
-    assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "f"]]
-    assert len(encodings) == 2
+    assert open_corpus(file, cache).folder == folder
+    assert encodings == [folder] and (cache / ("0" * 20)).read_text() == "a file"
+    monkeypatch.setenv("HOME", str(folder.parent))
+    for name in (folder, f"~/{folder.name}"):
+        assert open_corpus(name, tmp_path / "unused").folder == folder
+    assert not (tmp_path / "unused").exists()
 
 
 @pytest.mark.parametrize("way", ["by another file", "in place"])
-def test_other_content_of_the_same_size_and_time_is_noticed(
-    tmp_path: Path, file: Path, encodings: list[Path], way: str
-) -> None:
+def test_other_content_of_the_same_size_and_time_is_noticed(tmp_path, file, cache, encodings, way):
     """The oracle is the text as it is now, and as it was before when that is put back. `rsync
     --times` and unpacking an archive keep modification times."""
-    cache = tmp_path / "cache"
-    time = file.stat().st_mtime_ns
+    stamp = file.stat().st_mtime_ns
     for last in "efe":
         new = tmp_path / "new.txt" if way == "by another file" else file
         new.write_text(f"a b c\nd {last}\n")
-        os.utime(new, ns=(time, time))
+        os.utime(new, ns=(stamp, stamp))
         os.replace(new, file)
-        assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", last]]
+        assert sentences(file, cache) == [["a", "b", "c"], ["d", last]]
     assert len(encodings) == 2
 
 
-def test_a_change_within_one_tick_of_the_clock_is_noticed(
-    tmp_path: Path, file: Path, encodings: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_within_one_tick_of_the_clock_is_noticed(file, cache, encodings, monkeypatch):
     """The same file gets other content of the same size. The file system's clock stands still, a
     minute ahead, so that a slow test does not run into its next tick."""
     stat = Path.stat
@@ -94,60 +95,46 @@ def test_a_change_within_one_tick_of_the_clock_is_noticed(
         stamps = {"st_mtime_ns": tick, "st_ctime_ns": tick}
         return os.stat_result(tuple(stat(path, **kwargs)), stamps)
 
-    cache = tmp_path / "cache"
     monkeypatch.setattr(Path, "stat", coarse)
     for last in "ef":
         file.write_text(f"a b c\nd {last}\n")
-        assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", last]]
+        assert sentences(file, cache) == [["a", "b", "c"], ["d", last]]
     assert len(encodings) == 2
 
 
-def test_a_pipe(tmp_path: Path) -> None:
+def test_a_pipe(tmp_path, cache):
     """`<(command)` in a shell is a pipe, whose text can be read only once."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = Thread(target=pipe.write_text, args=["a b c\n"])
     writer.start()
-    assert list(open_corpus(pipe, tmp_path / "cache").sentences()) == [["a", "b", "c"]]
+    assert sentences(pipe, cache) == [["a", "b", "c"]]
     writer.join()
 
 
-@pytest.mark.parametrize("damage", ["a file of the corpus", "a file instead of the folder"])
-def test_a_damaged_entry_is_encoded_again(
-    tmp_path: Path, file: Path, encodings: list[Path], damage: str
-) -> None:
-    """A damaged corpus in the cache is encoded again."""
-    cache = tmp_path / "cache"
+@pytest.mark.parametrize("is_touched", [False, True])
+def test_a_damaged_entry_is_encoded_again(file, cache, encodings, is_touched):
+    """It is damaged, replaced by a file, and gone. A touched file finds the corpus by its content,
+    and a second time by its link, which then leads nowhere."""
     folder = open_corpus(file, cache).folder
-    if damage == "a file of the corpus":
-        (folder / "words.txt").write_text("?")
-    else:
-        shutil.rmtree(folder)
+    if is_touched:
+        os.utime(file, ns=(1, 1))
+        assert open_corpus(file, cache).folder == open_corpus(file, cache).folder == folder
+    (folder / "words.txt").write_text("?")
+    assert sentences(file, cache) == SENTENCES and len(encodings) == 2
+    for entry in cache.glob("*/corpus.json"):
+        shutil.rmtree(entry.parent.resolve(), ignore_errors=True)
+    if not is_touched:
         folder.write_text("?")
         with pytest.raises(CorpusError, match=r"expected an encoded corpus, found no corpus.json$"):
             EncodedCorpus(folder)
-    assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
-    assert len(encodings) == 2
-
-
-def test_an_encoded_corpus_is_opened_where_it_lies(
-    tmp_path: Path, file: Path, encodings: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder that is a corpus needs no cache. `~` is the home folder."""
-    folder = open_corpus(file, tmp_path / "cache").folder
-    assert open_corpus(folder, tmp_path / "unused").folder == folder
-    monkeypatch.setenv("HOME", str(folder.parent))
-    assert open_corpus(f"~/{folder.name}", tmp_path / "unused").folder == folder
-    assert not (tmp_path / "unused").exists()
+    assert sentences(file, cache) == SENTENCES and len(encodings) == 3
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_nothing_outside_the_cache_is_removed(
-    tmp_path: Path, file: Path, encodings: list[Path], is_damaged: bool
-) -> None:
+def test_nothing_outside_the_cache_is_removed(tmp_path, file, cache, encodings, is_damaged):
     """A corpus elsewhere, to which a name in the cache is a link, stays as it is, and it is read
     unless it is damaged."""
-    cache = tmp_path / "cache"
     name = open_corpus(file, cache).folder.name
     precious = Path(shutil.move(cache / name, tmp_path / "precious"))
     (cache / name).symlink_to(precious)
@@ -155,45 +142,12 @@ def test_nothing_outside_the_cache_is_removed(
         (precious / "words.txt").write_text("precious")
     before = {path.name: path.read_bytes() for path in precious.iterdir()}
     for _ in range(2):
-        assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
+        assert sentences(file, cache) == SENTENCES
     assert {path.name: path.read_bytes() for path in precious.iterdir()} == before
     assert len(encodings) == 1 + is_damaged
 
 
-def test_a_damaged_corpus_of_the_same_content(
-    tmp_path: Path, file: Path, encodings: list[Path]
-) -> None:
-    """A touched file finds the corpus by its content, and a second time by its link. The corpus is
-    encoded again when it is damaged or gone, and when the link leads nowhere."""
-    cache = tmp_path / "cache"
-    folder = open_corpus(file, cache).folder
-    os.utime(file, ns=(1, 1))
-    assert open_corpus(file, cache).folder == open_corpus(file, cache).folder == folder
-    (folder / "words.txt").write_text("?")
-    assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
-    assert len(encodings) == 2
-    for entry in cache.glob("*/corpus.json"):
-        shutil.rmtree(entry.parent.resolve(), ignore_errors=True)
-    assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
-    assert len(encodings) == 3
-
-
-def test_other_files_in_the_cache(tmp_path: Path, file: Path, encodings: list[Path]) -> None:
-    """A file under the name of a corpus, and a folder without one, are no corpora."""
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    (cache / ("0" * 20)).write_text("a file")
-    (cache / ("1" * 20)).mkdir()
-    (cache / "index.json").write_text("{}")  # of an earlier version
-    assert list(open_corpus(file, cache).sentences()) == [["a", "b", "c"], ["d", "e"]]
-    assert len(encodings) == 1 and (cache / ("0" * 20)).read_text() == "a file"
-
-
-def _sentences(path: Path, cache: Path) -> list[list[str]]:
-    return list(open_corpus(path, cache).sentences())
-
-
-def test_a_cache_that_cannot_be_written_to_serves_what_it_holds() -> None:
+def test_a_cache_that_cannot_be_written_to_serves_what_it_holds():
     """A user without permission to write can read the text and a copy of it, and gets an error for
     another text."""
     with TemporaryDirectory() as name:  # other users may not enter pytest's own
@@ -205,58 +159,53 @@ def test_a_cache_that_cannot_be_written_to_serves_what_it_holds() -> None:
         for read_only in (folder / "cache", folder):
             read_only.chmod(0o555)
         places = [("text", "cache"), ("copy", "cache"), ("other", "cache"), ("text", "new")]
-        found = {
-            (text, cache): as_ordinary_user(_sentences, folder / f"{text}.txt", folder / cache)
+        *found, other, new = (
+            as_ordinary_user(sentences, folder / f"{text}.txt", folder / cache)
             for text, cache in places
-        }
+        )
         for writable in (folder, folder / "cache"):
             writable.chmod(0o755)
-    assert found["text", "cache"] == found["copy", "cache"] == [["a", "b", "c"], ["d", "e"]]
-    for text, cache in places[2:]:
-        assert f"{cache}: expected a folder that can be written to" in found[text, cache]
-        assert f"{text}.txt in it, found neither (Permission denied)" in found[text, cache]
+    assert found == [SENTENCES] * 2
+    for error, text, cache in ((other, "other", "cache"), (new, "text", "new")):
+        assert f"{cache}: expected a folder that can be written to" in error
+        assert f"{text}.txt in it, found neither (Permission denied)" in error
 
 
 def _open(path: Path, cache: Path, queue) -> None:
-    queue.put(_sentences(path, cache))
+    queue.put(sentences(path, cache))
 
 
-def test_processes_at_the_same_time_share_one_corpus(tmp_path: Path, file: Path) -> None:
+def test_processes_at_the_same_time_share_one_corpus(file, cache):
     """All processes read the whole text, and there is one folder."""
     context = get_context("fork")
     queue = context.Queue()
-    processes = [
-        context.Process(target=_open, args=(file, tmp_path / "cache", queue)) for _ in range(4)
-    ]
+    processes = [context.Process(target=_open, args=(file, cache, queue)) for _ in range(4)]
     for process in processes:
         process.start()
-    assert [queue.get(timeout=60) for _ in processes] == [[["a", "b", "c"], ["d", "e"]]] * 4
+    assert [queue.get(timeout=60) for _ in processes] == [SENTENCES] * 4
     for process in processes:
         process.join()
-    assert len(list((tmp_path / "cache").glob("*/corpus.json"))) == 1
+    assert len(list(cache.glob("*/corpus.json"))) == 1
 
 
 def _change(file: Path, random: Random) -> None:
     """Change a text as an editor or another program does."""
     text = "".join(f"{random.choice('abcdef')} x\n" for _ in range(random.randint(1, 400)))
-    how = random.choice(["append", "replace", "overwrite", "same size", "cut", "touch"])
+    how = random.choice(["a", "w", "r+", "replace", "cut", "touch"])
     if how == "replace":
-        other = file.with_name("other")
-        other.write_text(text)
-        os.replace(other, file)
+        file.with_name("other").write_text(text)
+        os.replace(file.with_name("other"), file)
     elif how == "cut":
         os.truncate(file, file.stat().st_size // 8 * 4)
     elif how == "touch":
         os.utime(file)
     else:
         size = file.stat().st_size
-        with open(file, {"append": "a", "overwrite": "w", "same size": "r+"}[how]) as opened:
-            opened.write(text[:size] if how == "same size" else text)
+        with open(file, how) as opened:
+            opened.write(text[:size] if how == "r+" else text)
 
 
-def test_a_text_that_changes_while_it_is_read(
-    tmp_path: Path, fuzz: Fuzz, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_that_changes_while_it_is_read(tmp_path, fuzz: Fuzz, monkeypatch):
     """Property: once the text no longer changes, the corpus is the text that the file has, whatever
     was read of it before."""
     monkeypatch.setattr(lines, "BLOCK_BYTES", 64)
@@ -284,5 +233,4 @@ def test_a_text_that_changes_while_it_is_read(
                     assert "expected sentences, found no token" in str(error)
         final = [line.split() for line in file.read_text().splitlines() if line.strip()]
         for _ in range(2):
-            if final:
-                assert list(open_corpus(file, cache).sentences()) == final, number
+            assert not final or sentences(file, cache) == final, number

@@ -31,83 +31,65 @@ def write_lines(file: Path, text: list[list[str]]) -> Path:
     return file
 
 
+def names(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir()}
+
+
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
 )
-@given(LINES)
-def test_a_corpus_holds_the_text(tmp_path: Path, text: list[list[str]]) -> None:
+@given(LINES, st.integers(1, 30), st.integers(1, 50))
+def test_a_corpus_holds_the_text(tmp_path, monkeypatch, text, shard_tokens, block_bytes):
     """The oracles are the text itself and `collections.Counter`, whose `most_common` keeps words of
-    equal count in the order of their first occurrence."""
+    equal count in the order of their first occurrence. By definition, a shard has at most
+    `shard_tokens` tokens or one sentence, and the cuts do not depend on how the text was read."""
     file = write_lines(tmp_path / "text", text)
-    shutil.rmtree(tmp_path / "corpus", ignore_errors=True)
-    corpus = encode_corpus([file], tmp_path / "corpus")
+    for folder in ("one", "whole", "pieces"):
+        shutil.rmtree(tmp_path / folder, ignore_errors=True)
+    one = encode_corpus([file], tmp_path / "one")
+    whole = encode_in_shards([file], tmp_path / "whole", shard_tokens)
+    with monkeypatch.context() as patch:
+        patch.setattr(lines, "BLOCK_BYTES", block_bytes)
+        corpus = encode_in_shards([file], tmp_path / "pieces", shard_tokens)
     tokens = [word for line in text for word in line]
     counter = Counter(tokens)
     ordinary = Counter(word for word in tokens if word not in SPECIAL_WORDS)
-    assert list(corpus.sentences()) == [line for line in text if line]
-    assert corpus.words() == [*SPECIAL_WORDS, *(word for word, _ in ordinary.most_common())]
-    assert corpus.counts.tolist() == [counter[word] for word in corpus.words()]
-    assert corpus.num_tokens == len(tokens)
-    assert corpus.num_sentences == sum(map(bool, text))
-    assert corpus.word_lengths().tolist() == [len(word.encode("utf-8")) for word in corpus.words()]
-
-
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
-)
-@given(LINES, st.integers(1, 30), st.integers(1, 50))
-def test_shards_are_whole_sentences_up_to_a_size(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    text: list[list[str]],
-    shard_tokens: int,
-    block_bytes: int,
-) -> None:
-    """By definition, the text is unchanged, a shard has at most `shard_tokens` tokens or one
-    sentence, and the cuts do not depend on how the text was read. Words are counted in Python."""
-    file = write_lines(tmp_path / "text", text)
-    for folder in ("whole", "pieces"):
-        shutil.rmtree(tmp_path / folder, ignore_errors=True)
-    whole = encode_in_shards([file], tmp_path / "whole", shard_tokens)
-    monkeypatch.setattr(lines, "BLOCK_BYTES", block_bytes)
-    corpus = encode_in_shards([file], tmp_path / "pieces", shard_tokens)
-    assert list(corpus.sentences()) == [line for line in text if line]
+    assert one.words() == [*SPECIAL_WORDS, *(word for word, _ in ordinary.most_common())]
+    for found in (one, whole, corpus):
+        words = found.words()
+        assert list(found.sentences()) == [line for line in text if line]
+        assert found.counts.tolist() == [counter[word] for word in words]
+        assert set(words) == {*SPECIAL_WORDS, *tokens}
+        assert found.num_tokens == len(tokens)
+        assert found.num_sentences == sum(map(bool, text))
+        assert found.word_lengths().tolist() == [len(word.encode("utf-8")) for word in words]
     assert [len(x.tokens) for x in corpus.shards] == [len(x.tokens) for x in whole.shards]
     for shard in corpus.shards:
         assert len(shard.tokens) <= shard_tokens or shard.num_sentences == 1
-    counts = Counter(word for line in text for word in line)
-    found = dict(zip(corpus.words(), corpus.counts.tolist(), strict=True))
-    assert found == {**dict.fromkeys(SPECIAL_WORDS, 0), **counts}
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
-def test_the_digest_of_a_text(tmp_path: Path, compress) -> None:
-    """The expected digest and size are those of the bytes of the file."""
-    data = compress(b"a b\n" * 1_000_000)
+def test_the_digest_of_a_text(tmp_path, compress):
+    """The expected digest and size are those of the bytes of the file. One sentence is never cut,
+    whatever the size of a shard."""
+    data = compress(b"a b\n" + b"x " * 1_000_000 + b"\nc\n")
     (tmp_path / "text").write_bytes(data)
-    corpus = encode_corpus([tmp_path / "text"], tmp_path / "corpus")
+    corpus = encode_in_shards([tmp_path / "text"], tmp_path / "corpus", 1000)
     (source,) = corpus.description["files"]
     assert source == {"name": "text", "bytes": len(data), "blake2b": digest(data)}
-
-
-def test_a_line_of_a_million_tokens(tmp_path: Path) -> None:
-    """One sentence is never cut, whatever the size of a shard."""
-    file = tmp_path / "text"
-    file.write_text("a b\n" + "x " * 1_000_000 + "\nc\n")
-    corpus = encode_in_shards([file], tmp_path / "corpus", 1000)
     assert [len(shard.tokens) for shard in corpus.shards] == [2, 1_000_000, 1]
 
 
 @pytest.mark.parametrize("content", ["", "\n \n\n"])
-def test_a_text_without_tokens_is_an_error(tmp_path: Path, content: str) -> None:
+def test_a_text_without_tokens_is_an_error(tmp_path, content):
     """The error names the file, and only the lock is left."""
     (tmp_path / "empty.txt").write_text(content)
     with pytest.raises(InputError, match=r"empty\.txt: expected sentences, found no token"):
         encode_corpus([tmp_path / "empty.txt"], tmp_path / "corpus")
-    assert {file.name for file in tmp_path.iterdir()} == {"empty.txt", ".corpus.lock"}
+    assert names(tmp_path) == {"empty.txt", ".corpus.lock"}
 
 
-def test_a_folder_that_exists_stays(tmp_path: Path) -> None:
+def test_a_folder_that_exists_stays(tmp_path):
     """The message names the folder, whose text is still the old one."""
     file = write_lines(tmp_path / "text", [["a"]])
     encode_corpus([file], tmp_path / "corpus")
@@ -117,7 +99,7 @@ def test_a_folder_that_exists_stays(tmp_path: Path) -> None:
     assert list(EncodedCorpus(tmp_path / "corpus").sentences()) == [["a"]]
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     """The message is the system's own error after the folder's name."""
     file = write_lines(tmp_path / "text", [["a"]])
 
@@ -127,10 +109,10 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(np, "save", save)
     with pytest.raises(OSError, match=r"corpus: could not write .* No space left"):
         encode_corpus([file], tmp_path / "corpus")
-    assert {file.name for file in tmp_path.iterdir()} == {"text", ".corpus.lock"}
+    assert names(tmp_path) == {"text", ".corpus.lock"}
 
 
-def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named(tmp_path):
     """The message is the system's own error of reading. One file is missing, and the other is a
     folder."""
     for file, error in ((tmp_path / "missing", FileNotFoundError), (tmp_path, IsADirectoryError)):
@@ -138,7 +120,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
             encode_corpus([file], tmp_path / "corpus")
         assert raised.value.filename in (file, str(file))
         assert "corpus" not in str(raised.value)
-    assert {file.name for file in tmp_path.iterdir()} == {".corpus.lock"}
+    assert names(tmp_path) == {".corpus.lock"}
 
 
 def _encode_and_die(file: Path, folder: Path, saves: int) -> None:
@@ -158,15 +140,13 @@ def _encode_and_die(file: Path, folder: Path, saves: int) -> None:
 
 
 @pytest.mark.parametrize("saves", [0, 2, 4])
-def test_a_killed_encoding_leaves_no_corpus_and_is_cleared_away(tmp_path: Path, saves: int) -> None:
+def test_a_killed_encoding_leaves_no_corpus_and_is_cleared_away(tmp_path, saves):
     """SIGKILL comes before the first of five saves, in the first pass, and in the second."""
-    file = write_lines(tmp_path / "text", [["a", "b"], ["c", "a"]])
-    process = get_context("fork").Process(
-        target=_encode_and_die, args=(file, tmp_path / "corpus", saves)
-    )
+    file, folder = write_lines(tmp_path / "text", [["a", "b"], ["c", "a"]]), tmp_path / "corpus"
+    process = get_context("fork").Process(target=_encode_and_die, args=(file, folder, saves))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert not (tmp_path / "corpus").exists()
-    assert list(encode_corpus([file], tmp_path / "corpus").sentences()) == [["a", "b"], ["c", "a"]]
-    assert {file.name for file in tmp_path.iterdir()} == {"text", ".corpus.lock", "corpus"}
+    assert not folder.exists()
+    assert list(encode_corpus([file], folder).sentences()) == [["a", "b"], ["c", "a"]]
+    assert names(tmp_path) == {"text", ".corpus.lock", "corpus"}

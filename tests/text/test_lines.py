@@ -3,7 +3,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from elmo_plugin.checks import InputError
@@ -26,6 +26,7 @@ TEXT = "One sentence .\n\nAnother , with an é and a 👍 .\n" * 50
     ),
     st.integers(1, 20),
 )
+@example("good\nx\0\n", 20)
 def test_any_text_reads_as_python_splits_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, block: int
 ) -> None:
@@ -36,20 +37,19 @@ def test_any_text_reads_as_python_splits_it(
     assert list(read_sentences(file)) == [line.split() for line in lines if line.split()]
 
 
-def test_a_bad_byte_is_named_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The byte 0xff is the third of line 4, and blocks are smaller than the file."""
-    monkeypatch.setattr(module, "BLOCK_BYTES", 4)
-    file = write_file(tmp_path / "latin.txt", b"good\n\nlines\nx \xffy\nmore\n")
-    with pytest.raises(InputError, match=r"latin\.txt, line 4: .* 0xff at byte 3"):
-        list(read_sentences(file))
-
-
-def test_an_open_file_is_read_like_one_on_the_disk() -> None:
-    """The expected lines are those of the same bytes in a file. An error has the given name."""
+@pytest.mark.parametrize("block", [4, 100])
+def test_an_open_file_is_read_like_one_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """The expected lines are those of the same bytes in a file. An error has the given name, and
+    the line and the place of the byte 0xff."""
+    monkeypatch.setattr(module, "BLOCK_BYTES", block)
+    content = b"\xef\xbb\xbfgood\n\nlines\nx \xffy\nmore\n"
     for compress in (bytes, gzip.compress):
-        data = io.BytesIO(compress(b"\xef\xbb\xbfgood\nlines\n\xff"))
-        with pytest.raises(InputError, match=r"^stdin, line 3: .* 0xff at byte 1"):
-            list(read_blocks(data, name="stdin"))
+        for file in (write_file(tmp_path / "a", compress(content)), io.BytesIO(compress(content))):
+            with pytest.raises(InputError, match=r"^stdin, line 4: .* 0xff at byte 3"):
+                list(read_blocks(file, name="stdin"))
     data = io.BytesIO(TEXT.encode("utf-8"))
-    assert list(read_blocks(data)) == [TEXT.removesuffix("\n").split("\n")]
+    lines = [line for block in read_blocks(data) for line in block]
+    assert lines == TEXT.removesuffix("\n").split("\n")
     assert not data.closed

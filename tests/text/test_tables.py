@@ -17,9 +17,7 @@ from tests.conftest import write_file
 @pytest.mark.parametrize("delimiter", [",", "\t"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress])
-def test_fields_are_those_that_were_written(
-    tmp_path: Path, delimiter: str, end: str, compress: type
-) -> None:
+def test_fields_are_those_that_were_written(tmp_path, delimiter, end, compress):
     """`csv` writes random fields with quotes, delimiters and line breaks, after a byte order mark.
     A blank line is no row, and a column that is missing is left out if it is optional."""
     random = Random(0)
@@ -46,23 +44,20 @@ def test_a_long_field(tmp_path: Path, n: int) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a,b\n1,2\n", r"^t: expected a table with one column sentence, found \['a', 'b'\]$"),
-        ("", r"^t: expected a table with one column sentence, found \[\]$"),
-        ("sentence;a\nx;1\n", r"^t: expected .* column sentence, found \['sentence;a'\]$"),
-        ("sentence,a,sentence\nx,1,y\n", r"^t: expected a table with one column sentence, f"),
-        ("sentence,a,a\nx,1,2\n", "^t: expected a table with one column a, found"),
-        (
-            "sentence,a\nx,1\ny\n",
-            r"^t, line 3: expected 2 fields, as in the header, found \['y'\]$",
-        ),
-        ('sentence,a\n"x\ny",1\nz,1,2\n', r"^t, line 4: expected 2 fields, as in the header, f"),
-        ("sentence,a\nx,\n", "^t, line 2: expected a value in the column a, found ''$"),
-        ("sentence,a\n \t,1\n", "^t, line 2: expected a value in the column sentence, found ''$"),
-        ('sentence,a\n"x,1\n', "^t, line 2: expected quotes as in CSV, found 'unexpected end of"),
-        ('sentence,a\n"x"y,1\n', "^t, line 2: expected quotes as in CSV, found "),
+        ("a,b\n1,2\n", r": expected a table with one column sentence, found \['a', 'b'\]$"),
+        ("", r": .* one column sentence, found \[\]$"),
+        ("sentence;a\nx;1\n", r": .* one column sentence, found \['sentence;a'\]$"),
+        ("sentence,a,sentence\nx,1,y\n", ": .* one column sentence"),
+        ("sentence,a,a\nx,1,2\n", ": .* one column a"),
+        ("sentence,a\nx,1\ny\n", r", line 3: expected 2 fields, .* found \['y'\]$"),
+        ('sentence,a\n"x\ny",1\nz,1,2\n', ", line 4: expected 2 fields"),
+        ("sentence,a\nx,\n", ", line 2: expected a value in the column a, found ''$"),
+        ("sentence,a\n \t,1\n", ", line 2: expected a value in the column sentence"),
+        ('sentence,a\n"x,1\n', ", line 2: expected quotes as in CSV"),
+        ('sentence,a\n"x"y,1\n', ", line 2: expected quotes as in CSV"),
     ],
 )
 def test_wrong_tables(tmp_path: Path, content: str, message: str) -> None:
     """By definition: an error names the file, and the column or the line."""
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=f"^t{message}"):
         list(read_table(write_file(tmp_path / "table", content), "t", ["sentence"], ["a"]))

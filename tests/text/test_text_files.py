@@ -11,23 +11,27 @@ from tests.ordinary_user import as_ordinary_user
 
 
 def test_files_of_a_folder_a_glob_and_an_address(tmp_path: Path) -> None:
-    """The files are sorted, those of folders below are included, and hidden files are left out."""
-    names = ["b.txt", "a.txt", "sub/c.txt", ".hidden", ".git/d.txt"]
-    for name in names:
+    """The files are sorted, those of folders below are included, and hidden files are left out. The
+    name of an existing file is not read as a glob."""
+    for name in ("b.txt", "a.txt", "sub/c.txt", ".hidden", ".git/d.txt", "[1].text"):
         write_file(tmp_path / name, "x\n")
 
-    def found(path) -> list[str]:
-        return [str(file.relative_to(tmp_path)) for file in find_files(path)]
+    def found(path: str) -> str:
+        return " ".join(str(file.relative_to(tmp_path)) for file in find_files(path))
 
-    assert found(tmp_path) == ["a.txt", "b.txt", "sub/c.txt"]
+    assert found(str(tmp_path)) == "[1].text a.txt b.txt sub/c.txt"
     (tmp_path / "link").symlink_to("sub")
-    assert found(tmp_path) == ["a.txt", "b.txt", "link/c.txt", "sub/c.txt"]
+    assert found(str(tmp_path)) == "[1].text a.txt b.txt link/c.txt sub/c.txt"
     (tmp_path / "link").unlink()
-    assert found(f"{tmp_path}/*.txt") == ["a.txt", "b.txt"]
-    assert found(f"{tmp_path}/**/*.txt") == ["a.txt", "b.txt", "sub/c.txt"]
-    assert found(f"{tmp_path}/**/**/*.txt") == ["a.txt", "b.txt", "sub/c.txt"]
-    assert found(str(tmp_path / "b.txt")) == ["b.txt"]
-    assert found(f"file://{tmp_path}/b.txt") == ["b.txt"]
+    for path, expected in {
+        "*.txt": "a.txt b.txt",
+        "**/*.txt": "a.txt b.txt sub/c.txt",
+        "**/**/*.txt": "a.txt b.txt sub/c.txt",
+        "b.txt": "b.txt",
+        "[1].text": "[1].text",
+    }.items():
+        assert found(f"{tmp_path}/{path}") == expected
+    assert found(f"file://{tmp_path}/b.txt") == "b.txt"
 
 
 @pytest.mark.parametrize("links", [{"a/up": ".."}, {"a/to_b": "../b", "b/to_a": "../a"}])
@@ -50,12 +54,6 @@ def test_a_path_that_goes_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for path in ("../sub", "../sub/**/*.txt", "../../" + tmp_path.name + "/sub", "../link/sub"):
         assert [file.resolve() for file in find_files(path)] == [tmp_path / "sub/text.txt"]
     assert find_files("../link/sub/**/*.txt") == [Path("../link/sub/text.txt")]
-
-
-def test_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
-    """The name of an existing file is not read as a glob."""
-    file = write_file(tmp_path / "text[1].txt", "x\n")
-    assert find_files(file) == [file]
 
 
 def test_a_broken_link_that_a_glob_matches(tmp_path: Path) -> None:
@@ -90,17 +88,14 @@ def test_what_cannot_be_read_in_a_folder_is_named(name: str) -> None:
     assert str(unreadable) in found
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
+def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
+    """Each error names the path as it was given."""
+    (tmp_path / "empty").mkdir()
+    for name, message in (
         ("nothing.txt", "expected a file, a folder, a glob or a URL"),
         ("*.txt", "found none for this glob"),
         ("empty", "found an empty folder"),
-    ],
-)
-def test_nothing_to_read_is_an_error(tmp_path: Path, path: str, message: str) -> None:
-    """Each error names the path as it was given."""
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match=message) as error:
-        find_files(tmp_path / path)
-    assert str(tmp_path / path) in str(error.value)
+    ):
+        with pytest.raises(FileNotFoundError, match=message) as error:
+            find_files(tmp_path / name)
+        assert str(tmp_path / name) in str(error.value)

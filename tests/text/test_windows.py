@@ -1,5 +1,4 @@
 import shutil
-import tracemalloc
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -86,16 +85,19 @@ def test_windows_of_two_sentences(tmp_path: Path) -> None:
     shuffle=st.booleans(),
 )
 def test_any_epoch_reads_every_sentence_once(
-    tmp_path: Path, lengths, shard_tokens: int, num_rows: int, window: int, shuffle: bool
+    tmp_path, lengths, shard_tokens, num_rows, window, shuffle
 ) -> None:
     """By definition, each sentence is read once, forward and mirrored, as `split` checks. There are
     as many windows as promised and none of them is empty. Reading some rows from some window on
-    gives a part of the epoch."""
+    gives a part of the epoch. Without shuffling, the rows of one shard, one after another, are the
+    text."""
     corpus = make_corpus(tmp_path, lengths, shard_tokens)
     epoch = Epoch(corpus, num_rows, window, shuffle, seed=1, epoch=2)
     windows = list(epoch.windows())
     rows = join(windows)
-    assert Counter(s for row in rows for s in split(row)) == Counter(sentences_of(corpus))
+    found = [s for row in rows for s in split(row)]
+    assert Counter(found) == Counter(sentences_of(corpus))
+    assert found == sentences_of(corpus) or shuffle or len(corpus.shards) > 1
     assert len(windows) == epoch.num_windows
     assert all((part.forward_targets != NOTHING).any() for part in windows)
     first, some = len(windows) // 2, slice(num_rows // 2, num_rows)
@@ -115,13 +117,6 @@ def test_rows_are_of_nearly_equal_length(tmp_path: Path, shuffle: bool, shard_to
     corpus = make_corpus(tmp_path, lengths, shard_tokens)
     rows = [len(row) for row in join(list(Epoch(corpus, 7, 20, shuffle).windows()))]
     assert max(rows) - min(rows) <= 2 * 21
-
-
-def test_without_shuffling_the_text_keeps_its_order(tmp_path: Path) -> None:
-    """With one shard the rows, one after the other, are the text."""
-    corpus = make_corpus(tmp_path, [3, 2, 4, 5, 1, 1, 7, 2], 100)
-    rows = join(list(Epoch(corpus, 3, 4).windows()))
-    assert [s for row in rows for s in split(row)] == sentences_of(corpus)
 
 
 def test_the_order_follows_from_seed_and_epoch(tmp_path: Path) -> None:
@@ -156,21 +151,11 @@ def test_shards_are_shuffled_each_in_its_own_order(tmp_path: Path) -> None:
 
 def test_a_sentence_longer_than_all_others_together(tmp_path: Path) -> None:
     """The shards have 2, 400 and 20 tokens. The first gives each row a sentence, the second gives
-    one row the long one, and all sentences of the third go to the other row."""
+    one row the long one, and all sentences of the third go to the other row. In the second corpus,
+    one row has 16 steps of the first shard, and each has 18 of both."""
     corpus = make_corpus(tmp_path, [1, 1, 400, *[1] * 20], 30)
     rows = [split(row) for row in join(list(Epoch(corpus, 2, 10).windows()))]
     assert sorted([list(map(len, row)) for row in rows]) == [[1] * 21, [1, 400]]
-
-
-def test_memory_does_not_grow_with_the_shards(tmp_path: Path) -> None:
-    """Counting the windows of 20 shards takes little more memory than of two."""
-    peaks = []
-    for n_shards in (2, 20):
-        (folder := tmp_path / str(n_shards)).mkdir()
-        corpus = make_corpus(folder, [1] * 2000 * n_shards, 2000)
-        assert len(corpus.shards) == n_shards
-        tracemalloc.start()
-        assert Epoch(corpus, num_rows=2, window=4).num_windows == n_shards * 2000 * 2 / 2 / 4
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 2 * peaks[0]
+    corpus = make_corpus(tmp_path, [15, 1, 1, 1, 1, 11], 15)
+    rows = [split(row) for row in join(list(Epoch(corpus, 2, 10).windows()))]
+    assert [list(map(len, row)) for row in rows] == [[15, 1], [1, 1, 1, 11]]
