@@ -21,41 +21,28 @@ SMALL = [[1, 4], [2, 4], [3, 8]]
 
 def options(dim: int, projection_dim: int, filters: list) -> dict:
     """SeqVec's options: those of the English model, and two of its training."""
+    lstm = {"dim": dim, "projection_dim": projection_dim, "n_layers": 2, "cell_clip": 3}
+    cnn = {"embedding": {"dim": 16}, "filters": filters, "n_highway": 2, "activation": "relu"}
     return {
-        "lstm": {
-            "use_skip_connections": True,
-            "projection_dim": projection_dim,
-            "cell_clip": 3,
-            "proj_clip": 3,
-            "dim": dim,
-            "n_layers": 2,
-        },
-        "char_cnn": {
-            "embedding": {"dim": 16},
-            "filters": filters,
-            "n_highway": 2,
-            "activation": "relu",
-            "max_characters_per_token": 50,
-            "n_characters": 262,
-        },
+        "lstm": {**lstm, "proj_clip": 3, "use_skip_connections": True},
+        "char_cnn": {**cnn, "max_characters_per_token": 50, "n_characters": 262},
         "n_tokens_vocab": 28,
         "unroll_steps": 100,
     }
 
 
 @pytest.fixture(
-    params=[
-        pytest.param((32, 8, SMALL), id="small"),
-        pytest.param((4096, 512, FILTERS), id="SeqVec's sizes", marks=pytest.mark.long),
-    ]
+    params=[(32, 8, SMALL), pytest.param((4096, 512, FILTERS), marks=pytest.mark.long)],
+    ids=["small", "SeqVec's sizes"],
 )
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> BiLMFiles:
     """SeqVec's files with random weights. A weight file without a warm state, as the published one,
     has the one of empty sentences."""
     torch.manual_seed(0)
-    (tmp_path / "options.json").write_text(json.dumps(options(*request.param)))
-    write_weights(BiLM(read_options(tmp_path / "options.json")), tmp_path / "weights.hdf5")
-    return BiLMFiles(str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5"))
+    files = BiLMFiles(str(tmp_path / "options.json"), str(tmp_path / "weights.hdf5"))
+    Path(files.options_file).write_text(json.dumps(options(*request.param)))
+    write_weights(BiLM(read_options(files.options_file)), files.weight_file)
+    return files
 
 
 def protein(length: int) -> list[str]:
@@ -65,14 +52,11 @@ def protein(length: int) -> list[str]:
 def test_proteins_of_several_lengths(files: BiLMFiles) -> None:
     """The numbers are those of AllenNLP's biLM, which carries its state, alone and in a batch."""
     stock, ours = Stock(files), ElmoEmbedder(*files)
-    whole = protein(400)
-    for length in (1, 2, 37, 400):
-        expected = stock([whole[:length]])[0][0]
-        assert_close(ours.embed_sentence(whole[:length]), expected, what=f"{length}", atol=1e-5)
-    batch = [protein(90), protein(3), protein(41)]
-    expected = stock(batch)[0]
-    for row, found in enumerate(ours.embed_batch(batch)):
-        assert_close(found, expected[row, :, : len(batch[row])], what=f"row {row}", atol=1e-5)
+    for lengths in ([1], [37], [400], [90, 3, 41]):
+        batch = [protein(length) for length in lengths]
+        expected = stock(batch)[0]
+        for row, found in enumerate(ours.embed_batch(batch)):
+            assert_close(found, expected[row, :, : lengths[row]], what=f"row {row}", atol=1e-5)
 
 
 def test_a_warm_state_of_proteins(files: BiLMFiles, tmp_path: Path) -> None:

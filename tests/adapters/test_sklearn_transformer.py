@@ -37,22 +37,12 @@ def folder(bilm_files: BiLMFiles) -> Path:
 
 
 def test_what_it_reads(folder: Path, expected: np.ndarray) -> None:
-    """The same texts as a list, as tokens, as an array, as a column, and as a frame of one."""
+    """The same texts as a list, as an array of one column, and as a frame of one; `test_forms.py`
+    has other types."""
     frame = pd.DataFrame({"text": TEXTS}, index=list("dbca"))
-    forms = [TEXTS, [text.split() for text in TEXTS], np.array(TEXTS), np.array(TEXTS)[:, None]]
-    for texts in (*forms, frame["text"], frame):
+    for texts in (TEXTS, np.array(TEXTS)[:, None], frame):
         found = ElmoVectors(folder).fit_transform(texts, LABELS)
         assert_close(found, expected, what=type(texts).__name__, atol=1e-6)
-    assert ElmoVectors(folder).fit(TEXTS).transform([]).shape == (0, expected.shape[1])
-    assert ElmoVectors(folder).fit(TEXTS).transform(["A"]).shape == (1, expected.shape[1])
-
-
-def test_another_layer(folder: Path) -> None:
-    """By NumPy: the mean over the tokens."""
-    elmo, texts = Elmo.from_archive(folder), [text for text in TEXTS if text]
-    found = ElmoVectors(folder, "top").fit_transform(texts)
-    expected = np.stack([elmo.embed(text, "top").mean(axis=0) for text in texts])
-    assert_close(found, expected, what="top", atol=1e-6)
 
 
 def test_a_saved_model_that_carries(folder: Path, tmp_path: Path) -> None:
@@ -104,13 +94,6 @@ def test_settings_after_the_fit(folder: Path) -> None:
     raw = made.set_params(raw=True).transform(["It isn't easy."])
     split = made.set_params(raw=False).transform(["It is n't easy ."])
     assert_close(raw, split, what="raw", atol=1e-6)
-
-
-def test_raw_text(folder: Path) -> None:
-    """The same as of the tokens."""
-    found = ElmoVectors(folder, raw=True).fit_transform(["It isn't easy.", "A dog!"])
-    expected = ElmoVectors(folder).fit_transform(["It is n't easy .", "A dog !"])
-    assert_close(found, expected, what="raw", atol=1e-6)
 
 
 def test_in_a_pipeline(folder: Path, expected: np.ndarray) -> None:

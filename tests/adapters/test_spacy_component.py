@@ -1,8 +1,6 @@
 """The component with spaCy itself."""
 
 import shutil
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.adapters.spacy_component import set_hooks
 from elmo_plugin.checks import InputError
 from tests.compare import assert_close
-from tests.conftest import BiLMFiles
+from tests.conftest import BiLMFiles, python
 
 BOTH = "He threw the stick to the dog. The ferry leaves at seven."
 SENTENCES = ["He threw the stick to the dog .", "The ferry leaves at seven ."]
@@ -98,13 +96,10 @@ def test_a_saved_model_that_carries(elmo: Elmo, folder: Path, tmp_path: Path) ->
     pipeline. The expected ones are those with the state warm."""
     Elmo.from_archive(folder, initial_state="carry").save(tmp_path / "carry")
     nlp = pipeline(tmp_path / "carry", layer="top")
-    expected = np.concatenate([elmo.embed(sentence, "top") for sentence in SENTENCES])
-    nlp(BOTH)
-    assert_close(nlp(BOTH).tensor, expected, what="tensor", atol=1e-5)
     nlp.to_disk(tmp_path / "saved")
-    found = spacy.load(tmp_path / "saved")
-    found(BOTH)
-    assert_close(found(BOTH).tensor, expected, what="saved", atol=1e-5)
+    expected = np.concatenate([elmo.embed(sentence, "top") for sentence in SENTENCES])
+    for found in (nlp, nlp, loaded := spacy.load(tmp_path / "saved"), loaded):
+        assert_close(found(BOTH).tensor, expected, what="tensor", atol=1e-5)
 
 
 def test_settings(folder: Path, tmp_path: Path) -> None:
@@ -176,10 +171,7 @@ print("equal")
 def test_several_processes() -> None:
     """`n_process` gives the vectors of one process, also after it has computed with threads. A
     forked process has none of them, and waits for them without end if it computes with several."""
-    found = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROCESSES], capture_output=True, timeout=120
-    )
-    assert found.stdout == b"equal\n", found.stderr.decode()
+    assert python("-W", "ignore", "-c", PROCESSES).stdout == "equal\n"
 
 
 def test_what_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The layer with spaCy's own `tagger` and `ner`, and its config in `fixtures/`."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
@@ -19,7 +17,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.adapters.spacy_component import ElmoComponent, tok2vec_layer
 from elmo_plugin.checks import InputError
 from tests.compare import assert_close
-from tests.conftest import ROOT, BiLMFiles
+from tests.conftest import ROOT, BiLMFiles, python
 
 DATA = ROOT / "fixtures" / "spacy"
 CONFIG = DATA / "elmo.cfg"
@@ -51,7 +49,7 @@ def dev_scores(nlp: spacy.Language, data: Path) -> tuple[float, float]:
 
 
 PREDICT = """
-import sys, spacy
+import sys, spacy, elmo_plugin_spacy
 nlp = spacy.load(sys.argv[1])
 doc = nlp(sys.argv[2])
 print([(token.text, token.tag_, token.ent_iob_, token.ent_type_) for token in doc])
@@ -73,15 +71,7 @@ def test_trained_and_loaded_in_another_process(data: Path, tmp_path: Path) -> No
     config = (folder / "config.cfg").read_text()
     assert 'model = "small"' in config
     (folder / "config.cfg").write_text(config.replace('model = "small"', 'model = "/gone"'))
-    program = f"import elmo_plugin_spacy{PREDICT}"
-    found = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program, folder, text],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=120,
-    )
-    assert found.stdout == f"{expected}\n", found.stderr
+    assert python("-W", "ignore", "-c", PREDICT, folder, text).stdout == f"{expected}\n"
 
 
 def random_vectors(seed: int) -> Callable[..., list[np.ndarray]]:
