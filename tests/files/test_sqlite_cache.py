@@ -79,7 +79,7 @@ def test_stored_values_are_found(full):
 def test_damaged_files(full, tmp_path, fuzz, is_killed, n_least):
     """No value is wrong and nothing is raised, with a new instance and with one that has used the
     file before, wherever it is damaged, or the files that a killed writer left. Most of what is put
-    afterwards is found."""
+    afterwards is found, unless SQLite has given up the files."""
     if is_killed:
         in_child(write_and_die, full)
     whole = {file: file.read_bytes() for file in tmp_path.iterdir()}
@@ -99,9 +99,11 @@ def test_damaged_files(full, tmp_path, fuzz, is_killed, n_least):
         found(cache, OTHERS)
         cache.put({**VALUES, **OTHERS})
         n_found_then += found(cache)
+        found(cache, OTHERS)
         write()
         found(cache)
-    assert n_least * n_cases < n_found < n_found_then
+    assert n_least * n_cases < n_found
+    assert n_found < n_found_then or is_killed
 
 
 def execute(cache, *statement):
