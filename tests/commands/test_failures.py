@@ -1,5 +1,9 @@
-"""Ctrl-C and SIGTERM at moments that are counted in function calls, so that each can be repeated.
-The expected result is always that of the run without a signal."""
+"""
+Failures of commands: signals at moments that are counted in function calls, so that each can be
+repeated, a full disk, and a folder that may not be written. The expected result is always that of
+an undisturbed run. tests/corpora/test_parts.py and tests/files/test_atomic_write.py have two
+processes with the same output.
+"""
 
 import contextlib
 import gc
@@ -9,9 +13,11 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -30,7 +36,8 @@ from elmo_plugin.files import interrupts
 from elmo_plugin.files.atomic_write import ENDING, atomic_write
 from elmo_plugin.files.hdf5 import HDF5Bytes, write_array
 from elmo_plugin.files.interrupts import SIGNALS, end_command, end_if_interrupted
-from tests.conftest import python
+from tests.conftest import Fuzz, python
+from tests.ordinary_user import as_ordinary_user
 
 FORK = multiprocessing.get_context("fork")
 IN_HDF5 = ("h5py", "weakref", "elmo_plugin.files.hdf5")
@@ -45,6 +52,18 @@ the dog the dog
 He
 the stick of the dog
 """
+COMMANDS = {
+    "uses": "uses text words OUT --archive-file model",
+    "score": "score text --output-file OUT --archive-file model --initial-state carry",
+    "elmo": "elmo text OUT --all --batch-size 1 --archive-file model",
+    "elmo --pool": "elmo text OUT.npy --top --pool mean --archive-file model "
+    "--initial-state carry --batch-size 2",
+    "bilm-encode": "bilm-encode text OUT",
+    "bilm-export": "bilm-export model OUT --softmax",
+    "save": "",
+}
+"""The arguments of each command, and `Elmo.save`."""
+each_command = pytest.mark.parametrize("name", COMMANDS)
 
 
 @pytest.fixture(scope="module")
@@ -53,36 +72,58 @@ def inputs(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Itera
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "text").write_text(TEXT)
     (folder / "words").write_text("dog\nstick\n")
-    (folder / "model").symlink_to(bilm_archive)
+    shutil.copy(bilm_archive, folder / "model")
     with pytest.MonkeyPatch.context() as patch:
         for module in (dump, score, uses):
             patch.setattr(module, "PART_SENTENCES", 2)
         yield folder
 
 
-def _save(model: Path, out: Path) -> Callable[[], Any]:
-    elmo = Elmo.from_archive(str(model))
-    return lambda: elmo.save(out)
+class Work:
+    """What a process does after its imports: a command, whose output is in a folder of its own."""
+
+    def __init__(self, name: str, inputs: Path, folder: Path) -> None:
+        self.name, self.inputs, self.folder = name, inputs, folder
+        self.out = folder / ("out.npy" if "--pool" in name else "out")
+        self.replaces = name in ("bilm-export", "save")
+        """Whether the files of the output are moved to their places one by one."""
+        self.elmo = Elmo.from_archive(str(inputs / "model")) if name == "save" else None
+
+    def __call__(self) -> int | str | None:
+        if self.elmo is not None:
+            return self.elmo.save(self.out)
+        words = [x.replace("OUT", str(self.folder / "out")) for x in COMMANDS[self.name].split()]
+        given = (self.inputs / word for word in words)
+        return run([str(x) if x.exists() else word for x, word in zip(given, words)])
+
+    def start_again(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+
+    def content(self) -> dict[str, bytes]:
+        """The files of the output."""
+        files = sorted(self.out.rglob("*")) if self.out.is_dir() else [self.out]
+        return {str(x.relative_to(self.out)): x.read_bytes() for x in files if x.is_file()}
+
+    def is_complete(self) -> bool:
+        """Whether the output is in place, if it is moved there at once."""
+        return not self.replaces and self.out.exists()
 
 
-def command(name: str, inputs: Path, out: Path) -> Callable[[], Any]:
-    """What a process runs after its imports."""
-    text, words, model = (str(inputs / x) for x in ("text", "words", "model"))
-    if name == "save":
-        return _save(inputs / "model", out)
-    elmo = ["elmo", text, str(out), "--archive-file", model]
-    arguments = {
-        "uses": ["uses", text, words, str(out), "--archive-file", model],
-        "score": ["score", text, "--output-file", str(out), "--archive-file", model],
-        "elmo": [*elmo, "--all", "--batch-size", "1"],
-        "elmo --pool": [*elmo, "--top", "--pool", "mean"],
-        "bilm-encode": ["bilm-encode", text, str(out)],
-        "bilm-export": ["bilm-export", model, str(out)],
-    }
-    return lambda: run(arguments[name])
+@pytest.fixture
+def work(name: str, inputs: Path, tmp_path: Path) -> Work:
+    work = Work(name, inputs, tmp_path / "folder")
+    work.start_again()
+    work()  # imports
+    return work
 
 
-NAMES = ["uses", "score", "elmo", "elmo --pool", "bilm-encode", "bilm-export", "save"]
+@pytest.fixture
+def whole(work: Work) -> dict[str, bytes]:
+    """The files of an undisturbed run, after which they are removed."""
+    content = work.content()
+    work.start_again()
+    return content
 
 
 class Moments:
@@ -112,10 +153,10 @@ def _is_in_hdf5(frame: Any) -> bool:
 
 
 class Ended(NamedTuple):
-    code: int
-    printed: str
-    n: int
-    in_hdf5: list[int]
+    code: int | str
+    printed: str = ""
+    n: int = 0
+    in_hdf5: Sequence[int] = ()
 
 
 def _child(work: Callable[[], Any], moments: Moments, send: Any) -> None:
@@ -131,6 +172,8 @@ def _child(work: Callable[[], Any], moments: Moments, send: Any) -> None:
             code = work()
         except KeyboardInterrupt:  # of `save`, which no command runs
             code = 128 + interrupts.received
+        except OSError as error:
+            code = str(error)
         finally:
             sys.setprofile(None)
     send.send(Ended(code or 0, printed.getvalue(), moments.n, moments.in_hdf5))
@@ -138,85 +181,119 @@ def _child(work: Callable[[], Any], moments: Moments, send: Any) -> None:
     os._exit(0)
 
 
-def ended(work: Callable[[], Any], moments: Moments) -> Ended:
+def ended(work: Callable[[], Any], moments: Moments | None = None) -> Ended:
     """Run in a process of its own."""
     receive, send = FORK.Pipe(False)
-    process = FORK.Process(target=_child, args=(work, moments, send))
+    arguments = work, moments or Moments(0), send
+    process = FORK.Process(target=_child, args=arguments, daemon=True)
     process.start()
     send.close()
-    assert receive.poll(60), "it hangs"
-    result = receive.recv()
+    assert receive.poll(120), "it hangs"
+    try:
+        result = receive.recv()
+    except EOFError:
+        result = None
     process.join(60)
-    return result
-
-
-def is_complete(name: str, out: Path) -> bool:
-    """Whether the output is in place, if it is moved there at once."""
-    return name not in ("bilm-export", "save") and out.exists()
-
-
-def content(out: Path) -> dict[str, bytes]:
-    files = sorted(out.rglob("*")) if out.is_dir() else [out]
-    return {str(x.relative_to(out)): x.read_bytes() for x in files if x.is_file()}
+    return result or Ended(process.exitcode)  # it was killed
 
 
 @pytest.mark.parametrize(
     "seed, n", [(0, 2), *(pytest.param(seed, 50, marks=pytest.mark.long) for seed in range(1, 7))]
 )
-@pytest.mark.parametrize("name", NAMES)
-def test_moments(name: str, seed: int, n: int, inputs: Path, tmp_path: Path) -> None:
+@each_command
+def test_moments(work: Work, whole: dict[str, bytes], name: str, seed: int, n: int) -> None:
     """The exit code of a shell, no error, and nothing but what the next run removes. The same
     command then gives the files of an uninterrupted run. Half of the moments are in what HDF5 does.
     If the output was there at the moment, it is whole, and the run has succeeded."""
-    out = tmp_path / "folder" / ("out.npy" if "--pool" in name else "out")
-    out.parent.mkdir()
-    work = command(name, inputs, out)
-    work()  # imports
-    whole = content(out)
-    shutil.rmtree(out.parent)
-    out.parent.mkdir()
     run = ended(work, Moments())
-    assert (run.code, content(out)) == (0, whole), run.printed
+    assert (run.code, work.content()) == (0, whole), run.printed
     random = Random(f"{seed} {name}")
     for number in range(n):
-        shutil.rmtree(out.parent)
-        out.parent.mkdir()
+        work.start_again()
         at = random.randrange(run.n) + 1
         if run.in_hdf5 and number % 2:
             at = random.choice(run.in_hdf5)
-        sent = random.choice([signal.SIGINT, signal.SIGTERM])
+        sent = random.choice([*SIGNALS, signal.SIGKILL])
         stopped = ended(work, Moments(at, sent))
-        if stopped.n <= at:  # a run has a few calls more or less, and its last one ends it
+        is_killed = stopped.code == -signal.SIGKILL
+        if not is_killed and stopped.n <= at:  # a run has a few calls more or less
             continue
-        assert stopped.code == (0 if is_complete(name, out) else 128 + sent), (at, stopped)
+        code = -sent if sent == signal.SIGKILL else 0 if work.is_complete() else 128 + sent
+        assert stopped.code == code, (at, stopped)
         assert not re.search("Traceback|Error|ignored", stopped.printed), (at, stopped)
-        files = {file.name for file in out.parent.rglob("*")}
-        if is_complete(name, out):
-            assert content(out) == whole, at
+        if work.is_complete():
+            assert work.content() == whole, at
             continue
-        assert not any(file.endswith(ENDING) for file in files), (at, files)
-        again = ended(work, Moments(0))
-        assert (again.code, content(out)) == (0, whole), (at, again)
-        assert {file.name for file in out.parent.iterdir()} <= {out.name, ".out.lock"}, at
+        files = {file.name for file in work.folder.rglob("*")}
+        assert is_killed or not any(file.endswith(ENDING) for file in files), (at, files)
+        again = ended(work)
+        assert (again.code, work.content()) == (0, whole), (at, again)
+        assert {file.name for file in work.folder.iterdir()} <= {work.out.name, ".out.lock"}, at
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", SIGNALS)
 @pytest.mark.parametrize("name", ["uses", "score", "elmo", "bilm-encode"])
 def test_after_the_output(
-    name: str, sent: signal.Signals, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Work, whole: dict[str, bytes], sent: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By definition: a run whose output is in place has succeeded. The signal comes while the
     output is moved there."""
-    work, replace = command(name, inputs, tmp_path / "out"), os.replace
+    replace = os.replace
 
     def move(source: os.PathLike, target: os.PathLike) -> None:
         replace(source, target)
-        if Path(target) == tmp_path / "out":
+        if Path(target) == work.out:
             signal.raise_signal(sent)
 
     monkeypatch.setattr(os, "replace", move)
-    assert ended(work, Moments(0)).code == 0
-    assert [file.name for file in tmp_path.iterdir() if file.suffix != ".lock"] == ["out"]
+    assert (ended(work).code, work.content()) == (0, whole)
+    assert [file.name for file in work.folder.iterdir() if file.suffix != ".lock"] == ["out"]
+
+
+FULL = r"No space left|space left\?|disk (may be|is) full|File too large"
+
+
+def _mount(disk: Path, options: str) -> bool:
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.long
+@each_command
+def test_a_full_disk(work: Work, whole: dict[str, bytes], fuzz: Fuzz) -> None:
+    """The output is on a file system in memory with a random number of free bytes, which gets
+    space later."""
+    if os.geteuid() or not _mount(work.folder, "size=16k"):
+        pytest.skip("only root can mount a small disk")
+    size = sum(map(len, whole.values())) / 1024
+    try:
+        for number, random in enumerate(fuzz.cases(3)):
+            free = 4 + int(random.random() * 1.5 * size)
+            assert _mount(work.folder, f"remount,size={free}k")
+            if (full := ended(work)).code:
+                assert re.search(FULL, str(full.code)), (free, full)
+                assert _mount(work.folder, "remount,size=100m")
+                assert ended(work).code == 0
+            assert work.content() == whole, free
+            shutil.rmtree(work.out) if work.out.is_dir() else work.out.unlink()
+            assert all(file.suffix == ".lock" for file in work.folder.iterdir()), number
+    finally:
+        subprocess.run(["umount", "-l", str(work.folder)], check=True)
+
+
+@each_command
+def test_a_folder_that_may_not_be_written(name: str, inputs: Path) -> None:
+    """The message names the output and says that permission is missing. It is missing in the output
+    itself if this is a folder that may exist."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        shutil.copytree(inputs, Path(folder) / "inputs").chmod(0o755)
+        (closed := Path(folder) / "out").mkdir(0o555)
+        may_exist = name in ("bilm-export", "save")
+        where = Path(folder) if may_exist else closed
+        message = as_ordinary_user(Work(name, Path(folder) / "inputs", where))
+        assert str(closed) in message
+        assert "Permission denied" in message or "a writable folder" in message
 
 
 LATE = """
@@ -277,17 +354,8 @@ def _ignored(sent: int) -> None:
         signal.raise_signal(sent)
 
 
-def _bar_that_is_not_whole(sent: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tqdm, "_get_free_pos", lambda *_: signal.raise_signal(sent))
-        tqdm([], file=io.StringIO())
-
-
-LOSES = [_deleted, _replaced, _ignored, _bar_that_is_not_whole]
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("lose", LOSES)
+@pytest.mark.parametrize("lose", [_deleted, _replaced, _ignored])
 def test_a_lost_error(
     lose: Callable[[int], None], sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
