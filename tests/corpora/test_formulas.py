@@ -8,49 +8,38 @@ from elmo_plugin.corpora.formulas import parse_formula
 VALUES = {("a", "1"): 3.0, ("a", "2"): 4.0, ("b-2", "1"): 5.0, ("b-2", "*"): 9.0}
 
 
-def holds(text: str) -> bool:
-    return parse_formula(text, "f").holds(VALUES)
+TRUE = [
+    "5 - 4 - 3 < 0",  # these four are in test_prediction.py of syntaxgym-core
+    "5+4=9-1+1",
+    "5-(3+2)=0",
+    "(5-3)+((2+1)-(2+2))=1",
+    "(2;%a%) > (1;%a%)",
+    "( 2 ; %a% )>(1;%a%)",
+    "[(1;%a%) + (2;%a%)] > [(1;%b-2%) - 1]",
+    "(*;%b-2%) - 2 * (2;%a%) = 1",
+    "(*;%b-2%) - 2*[(2;%a%)-(1;%a%)] = 7",
+    "(1;%a%)=(1;%a%)&(1;%a%)<(2;%a%)&(2;%a%)<(1;%b-2%)",
+    "(1;%a%) > 3 | (1;%a%) = 3",
+    "1 > 0 | 1 > 0 & 0 > 1",  # & binds tighter
+    "-(1;%a%) < -2.5",
+    "3 = 3.0009",  # approximately equal, by at most 0.001 and a hundred-thousandth
+    "0.0001 > 0",  # the least difference that is none of rounding
+]
+FALSE = [
+    "5 - 4 - 3 > 0",
+    "(1;%a%) > (1;%a%)",
+    "(2;%a%) > (1;%a%) & (2;%a%) < (1;%a%)",
+    "1 > 0 & 1 > 0 & 0 > 1",  # the third is read too
+    "[1 > 0 | 1 > 0] & 0 > 1",
+    "(1;%a%) > 2.99995",  # a tie, because rounding alone gives such differences
+    "3 = 3.0011",
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "5 - 4 - 3 < 0",  # these four are in test_prediction.py of syntaxgym-core
-        "5+4=9-1+1",
-        "5-(3+2)=0",
-        "(5-3)+((2+1)-(2+2))=1",
-        "(2;%a%) > (1;%a%)",
-        "( 2 ; %a% )>(1;%a%)",
-        "[(1;%a%) + (2;%a%)] > [(1;%b-2%) - 1]",
-        "(*;%b-2%) - 2 * (2;%a%) = 1",
-        "(*;%b-2%) - 2*[(2;%a%)-(1;%a%)] = 7",
-        "(1;%a%)=(1;%a%)&(1;%a%)<(2;%a%)&(2;%a%)<(1;%b-2%)",
-        "(1;%a%) > 3 | (1;%a%) = 3",
-        "1 > 0 | 1 > 0 & 0 > 1",  # & binds tighter
-        "-(1;%a%) < -2.5",
-        "3 = 3.0009",  # approximately equal, by at most 0.001 and a hundred-thousandth
-    ],
-)
-def test_true(text: str) -> None:
+@pytest.mark.parametrize("text", TRUE + FALSE)
+def test_formulas(text: str) -> None:
     """By hand from the values above."""
-    assert holds(text) is True
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "5 - 4 - 3 > 0",
-        "(1;%a%) > (1;%a%)",
-        "(2;%a%) > (1;%a%) & (2;%a%) < (1;%a%)",
-        "1 > 0 & 1 > 0 & 0 > 1",  # the third is read too
-        "[1 > 0 | 1 > 0] & 0 > 1",
-        "(1;%a%) > 2.99995",  # a tie, because rounding alone gives such differences
-        "3 = 3.0011",
-    ],
-)
-def test_false(text: str) -> None:
-    """By hand from the values above."""
-    assert holds(text) is False
+    assert parse_formula(text, "f").holds(VALUES) is (text in TRUE)
 
 
 @pytest.mark.parametrize(
@@ -58,19 +47,14 @@ def test_false(text: str) -> None:
     [
         "",
         "(1;%a%)",
-        "1",
         "(1;%a%) + 1",
-        "1 & 2",
         "(1 > 0) + 1 > 0",
         "1 < 2 < 3",
         "1 <= 2",
-        "1 == 2",
         "1 ** 2 > 0",
-        "1 << 2 > 0",
         "1 > 0 &",
         "(1 > 0",
         "() > 0",
-        "(1;%a%) (2;%a%) > 0",
         "(1;%a%)[0] > 0",
         "(1;a) > 0",
         "(1;%%) > 0",
@@ -81,8 +65,6 @@ def test_false(text: str) -> None:
         "not 1 > 0",
         "f(1) > 0",
         "__import__('os') > 0",
-        "1e5 > 0",
-        "1" * 400 + " > 0",
         "1" * 5000 + " > 0",
         "(" * 5000 + "1" + ")" * 5000 + "> 0",
         "-" * 5000 + "1 > 0",

@@ -98,12 +98,13 @@ def test_regions(model: LanguageModel, tmp_path: Path, metric: str, raw: bool) -
 
 
 def test_a_region_of_all(model: LanguageModel, tmp_path: Path) -> None:
-    """By definition: the region `*` is the sum of all regions."""
+    """By definition: the region `*` is the sum of all regions. That of one without words is 0."""
     file = write(tmp_path / "suite.json", suite(["(*;%only%) > 0"], [{"only": REGIONS}]))
     (row,) = suite_scores(model, file, raw=True)
     total = sum(row[f"region_{k}"] for k in range(1, 7))
     for below, holds in ((total - 0.01, True), (total + 0.01, False)):
-        write(file, suite([f"(*;%only%) > {below:.6f}"], [{"only": REGIONS}]))
+        formula = f"(*;%only%) + (3;%only%) > {below:.6f}"
+        write(file, suite([formula], [{"only": REGIONS}]))
         assert suite_scores(model, file, raw=True)[0]["correct"] is holds
 
 
@@ -151,88 +152,59 @@ def test_the_example_of_syntaxgym_core() -> None:
     assert parsed.holds(values | {("sub_no-matrix", "5"): 5012.49306574242164})
 
 
-def test_wrong_suites(model: LanguageModel, tmp_path: Path) -> None:
-    """By definition: one sentence that names the file, the item, the key and what was expected."""
+FIRST, SECOND = "items 0 conditions 0", "items 0 conditions 1"
 
-    def message(change: Any) -> str:
-        block = agreement()
-        changed = change(block)
-        with pytest.raises(InputError) as error:
-            read_suite(write(tmp_path / "x.json", block if changed is None else changed))
-        text = str(error.value)
-        assert text.startswith(f"{tmp_path / 'x.json'}: ")
-        return text.removeprefix(f"{tmp_path / 'x.json'}: ")
 
-    def put(value: Any, *keys: Any) -> Any:
-        def change(block: Any) -> None:
-            for key in keys[:-1]:
-                block = block[key]
-            block[keys[-1]] = value
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        ("", [], r"expected a suite of SyntaxGym in JSON, an object, found \[\]"),
+        ("meta", None, "meta: expected an object, found null"),
+        ("meta metric", "all", "meta: metric: expected one of 'sum', .*, found 'all'"),
+        ("predictions", [], r"predictions: expected a list of at least one, found \[\]"),
+        ("predictions 0 type", "x", "prediction 1: type: expected one of 'formula', found 'x'"),
+        ("predictions 0 formula", "2", "prediction 1: formula: expected comparisons .*, found '2'"),
+        ("items", [5], "items: object 1: item_number: expected a whole number, found null"),
+        ("items", agreement()["items"] * 2, "item 1: expected it once, found it twice"),
+        ("items 0 item_number", True, "items: object 1: item_number: .* whole number, found true"),
+        ("items 0 conditions", {}, "item 1: conditions: expected a list of at least one, found {}"),
+        (f"{SECOND} condition_name", None, "item 1: condition_name: expected a string, found null"),
+        (f"{SECOND} condition_name", "plural", "item 1: condition plural: expected it once"),
+        (f"{SECOND} regions 0 region_number", "1", "singular: regions: object 1: region_number"),
+        (f"{SECOND} regions 0 region_number", 2, "condition singular: region 2: expected it once"),
+        (f"{SECOND} regions 0 content", None, "condition singular: region 1: content: expected a"),
+        (
+            f"{SECOND} regions",
+            [{"region_number": 2, "content": " "}],
+            "item 1: condition singular: expected regions with words, found ''",
+        ),
+        (
+            "items 0 conditions",
+            agreement()["items"][0]["conditions"][1:],
+            "item 1: expected region 2 of condition plural, which a formula has, found none",
+        ),
+        (f"{FIRST} regions 1 content", "", "expected words in region 2 of condition plural"),
+    ],
+)
+def test_wrong_suites(tmp_path: Path, keys: str, value: Any, message: str) -> None:
+    """By definition: one sentence that names the file, the item, the key and what was expected. The
+    mean of a region without words is none."""
+    suite: Any = {"": agreement(metric="mean")}
+    *places, last = (int(key) if key.isdigit() else key for key in f" {keys}".rstrip().split(" "))
+    block = suite
+    for place in places:
+        block = block[place]
+    block[last] = value
+    file = write(tmp_path / "x.json", suite[""])
+    with pytest.raises(InputError, match=f"^{file}: .*{message}"):
+        read_suite(file)
 
-        return change
 
-    condition = "items", 0, "conditions", 1
-    expected = {
-        "expected a suite of SyntaxGym in JSON, an object, found []": lambda _: [],
-        "meta: expected an object, found null": put(None, "meta"),
-        "meta: name: expected a string, found 5": put(5, "meta", "name"),
-        "meta: metric: expected one of 'sum', 'mean', 'median', 'range', 'max', 'min', found "
-        "'all'": put("all", "meta", "metric"),
-        "predictions: expected a list of at least one, found []": put([], "predictions"),
-        "prediction 1: type: expected one of 'formula', found 'x'": (
-            put("x", "predictions", 0, "type")
-        ),
-        "prediction 1: formula: expected comparisons of regions, such as (2;%a%) > (2;%b%), found "
-        "'2'": put("2", "predictions", 0, "formula"),
-        "items: expected a list of at least one, found null": put(None, "items"),
-        "items: object 1: item_number: expected a whole number, found true": (
-            put(True, "items", 0, "item_number")
-        ),
-        "items: object 1: item_number: expected a whole number, found null": put([5], "items"),
-        "item 1: conditions: expected a list of at least one, found {}": (
-            put({}, "items", 0, "conditions")
-        ),
-        "item 1: condition_name: expected a string, found null": (
-            put(None, *condition, "condition_name")
-        ),
-        "item 1: condition plural: expected it once, found it twice": (
-            put("plural", *condition, "condition_name")
-        ),
-        "item 1: condition singular: regions: object 1: region_number: expected a whole number, "
-        "found '1'": put("1", *condition, "regions", 0, "region_number"),
-        "item 1: condition singular: region 2: expected it once, found it twice": (
-            put(2, *condition, "regions", 0, "region_number")
-        ),
-        "item 1: condition singular: region 1: content: expected a string, found null": (
-            put(None, *condition, "regions", 0, "content")
-        ),
-        "item 1: condition singular: expected regions with words, found ''": (
-            put([{"region_number": 2, "content": " "}], *condition, "regions")
-        ),
-        "item 1: expected region 2 of condition singular, which a formula has, found none": (
-            put([{"region_number": 1, "content": "It"}], *condition, "regions")
-        ),
-        "item 1: expected region 2 of condition plural, which a formula has, found none": (
-            lambda block: block["items"][0]["conditions"].pop(0) and None
-        ),
-        "item 1: expected it once, found it twice": (
-            lambda block: block["items"].append(block["items"][0])
-        ),
-    }
-    for text, change in expected.items():
-        assert message(change) == text
-    block = agreement(metric="mean")
-    block["items"][0]["conditions"][0]["regions"][1]["content"] = ""
-    message(lambda _: block)
-    assert message(lambda _: block) == (
-        "item 1: expected words in region 2 of condition plural, which a formula has, found none"
-    )
-    file = write(tmp_path / "x.json", agreement())
-    other = write(tmp_path / "y.json", agreement())
-    with pytest.raises(
-        InputError, match=r"y.json: meta: name 'agreement': expected it once, found"
-    ):
-        suite_scores(model, [file, other])
+def test_wrong_files(model: LanguageModel, tmp_path: Path) -> None:
+    """By definition: suites have different names, and there is at least one."""
+    files = [write(tmp_path / name, agreement()) for name in ("x.json", "y.json")]
+    with pytest.raises(InputError, match=r"y\.json: meta: name 'agreement': expected it once"):
+        suite_scores(model, files)
     with pytest.raises(InputError, match=r"^files: expected at least one suite, found"):
         suite_scores(model, [])
 

@@ -16,9 +16,10 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora import writers
 from elmo_plugin.corpora.spans import Use
-from elmo_plugin.corpora.uses import COLUMNS, find_uses, read_uses, sample, write_uses
+from elmo_plugin.corpora.uses import ADDED, COLUMNS, find_uses, read_uses, sample, write_uses
 from elmo_plugin.corpora.word_list import word_forms
 from elmo_plugin.elmo import elmo as elmo_module
+from elmo_plugin.files.digest import append_checksum
 from elmo_plugin.text.sentence import Sentence
 from tests.conftest import python
 from tests.damage import damage
@@ -83,60 +84,18 @@ def test_a_stream_that_carries_its_state(bilm_archive: str, sentences: list) -> 
         assert np.array_equal(found, second.embed([sentence])[0])
 
 
-def test_a_stream_of_raw_text(elmo: Elmo) -> None:
-    """The oracle is `embed`. A list of tokens is not split again."""
-    raw = ["The dog isn't here!", "He can't."]
-    found = list(elmo.stream([*raw, ["isn't"]], "top", raw=True))
-    for x, y in zip(found, elmo.embed(raw, "top", raw=True), strict=False):
-        np.testing.assert_allclose(x, y, atol=1e-5)
-    assert [len(x) for x in found] == [6, 4, 1]
-
-
-def test_a_wrong_sentence_of_a_stream(elmo: Elmo) -> None:
-    """The number counts all sentences."""
-    with pytest.raises(ValueError, match=r"^sentence 2: expected a sentence or a list of its tok"):
-        list(elmo.stream(["a", "b", 3]))
-
-
-@pytest.mark.parametrize(
-    "sentences", ["he threw", {"a b": 1}, {"a b"}, 5, pandas.DataFrame({"text": ["a b"]})]
-)
+@pytest.mark.parametrize("sentences", [{"a b": 1}, {"a b"}, 5])
 def test_sentences_that_are_no_list(elmo: Elmo, sentences: object) -> None:
-    """By definition: neither the letters of a string, nor keys, nor what is in no order, nor the
-    names of a DataFrame's columns are sentences."""
-    ways = [lambda: list(elmo.stream(sentences))]
-    if not isinstance(sentences, str):  # a path for `uses`, and one sentence for `embed`
-        ways += [
-            lambda: elmo.uses(sentences, ["a", "text"]),
-            lambda: elmo.embed(sentences, raw=True),
-        ]
-    for way in ways:
+    """By definition: neither keys nor what is in no order are sentences, nor the letters of a
+    string. tests/text/test_forms.py has tables."""
+    for call in (
+        lambda: list(elmo.stream("he threw")),
+        lambda: list(elmo.stream(sentences)),
+        lambda: elmo.uses(sentences, ["a", "text"]),
+        lambda: elmo.embed(sentences, raw=True),
+    ):
         with pytest.raises(InputError, match=r"^expected .*sentences, found "):
-            way()
-
-
-@pytest.mark.parametrize("layer", ["mix", "top", 0])
-@pytest.mark.parametrize("most", [None, 5, 1000])
-def test_uses(elmo: Elmo, sentences: list, layer: str | int, most: int | None) -> None:
-    """By definition: the rows are the tokens that are a form of a word, in order, or so many of
-    them, and the vectors are those of `embed`."""
-    words = {"DOG": ["dog", "dogs"], "stick": "stick Stick", "a\u00a0b": ["a\u00a0b"]}
-    vectors = elmo.embed(sentences, layer)
-    forms = {"dog": "DOG", "dogs": "DOG", "stick": "stick", "Stick": "stick", "a_b": "a\u00a0b"}
-    all_rows = [
-        (forms[token], token, "", number, position, " ".join(tokens), 0, number, "")
-        for number, tokens in enumerate(as_read(sentences))
-        for position, token in enumerate(tokens)
-        if token in forms
-    ]
-    found = elmo.uses(sentences, words, layer, most=most)
-    rows = list(found[[*COLUMNS][:-1]].itertuples(index=False, name=None))
-    assert rows == [row for row in all_rows if row in set(rows)]
-    all_of = Counter(row[0] for row in all_rows)
-    assert Counter(found["word"]) == {word: min(n, most or n) for word, n in all_of.items()}
-    for vector, row in zip(found["vector"], rows):
-        np.testing.assert_allclose(vector, vectors[row[3]][row[4]], atol=1e-5)
-        assert vector.base is None  # or it would keep those of its whole sentence
+            call()
 
 
 def test_a_sample_is_uniform_and_the_same_for_a_seed() -> None:
@@ -169,37 +128,38 @@ def test_files(tmp_path: Path) -> None:
     assert found == ("x", sentence, 2, 3, "") and found.token == "dog"
 
 
-def test_phrases(elmo: Elmo, sentences: list, tmp_path: Path) -> None:
+@pytest.mark.parametrize("layer", ["mix", "top", 0])
+@pytest.mark.parametrize("most", [None, 5, 1000])
+def test_words_and_phrases(
+    elmo: Elmo, sentences: list, layer: str | int, most: int | None, tmp_path: Path
+) -> None:
     """The oracle compares each place of a sentence with each form, and takes NumPy's mean of the
-    vectors of `embed`. A file of the same words has the same uses."""
-    forms = {"the dog": "DOG", "The dog": "DOG", "dog .": "end", "dog": "dog", "to the": "to the"}
-    vectors = elmo.embed(sentences, "top")
-    expected, means = [], []
+    vectors of `embed`. A sample has so many of the uses, in order. A file of the same words has the
+    same uses."""
+    words = {"DOG": ["the dog", "The dog"], "end": ["dog ."], "dog": "dog dogs"}
+    words |= {"to the": ["to the"], "stick": ["stick", "Stick"], "a\u00a0b": ["a\u00a0b"]}
+    forms = {"the dog": "DOG", "The dog": "DOG", "dog .": "end", "dog": "dog", "dogs": "dog"}
+    forms |= {"to the": "to the", "stick": "stick", "Stick": "stick", "a_b": "a\u00a0b"}
+    vectors, expected = elmo.embed(sentences, layer), {}
     for number, tokens in enumerate(as_read(sentences)):
         for position in range(len(tokens)):
             for form, word in forms.items():
                 end = position + len(form.split(" "))
                 if tokens[position:end] == form.split(" "):
-                    text = " ".join(tokens)
-                    expected.append((word, form, "", number, position, text, 0, number, ""))
-                    means.append(vectors[number][position:end].mean(axis=0))
-    assert len({row[1] for row in expected}) == 5
-    (tmp_path / "words").write_text("DOG\tthe dog\tThe dog\nend\tdog .\tdog .\ndog\nto the\n")
-    words = {word: [x for x, own in forms.items() if own == word] for word in forms.values()}
+                    row = (word, form, "", number, position, " ".join(tokens), 0, number, "")
+                    expected[row] = vectors[number][position:end].mean(axis=0)
+    assert {row[1] for row in expected} == {*forms}
+    lines = "DOG\tthe dog\tThe dog\nend\tdog .\tdog .\ndog\tdog dogs\nto the\nstick\tstick Stick\n"
+    (tmp_path / "words").write_text(lines + "a\u00a0b\n", "utf-8")
+    all_of = Counter(row[0] for row in expected)
     for given in (words, tmp_path / "words"):
-        found = elmo.uses(sentences, given)
-        assert list(found[[*COLUMNS][:-1]].itertuples(index=False, name=None)) == expected
-        np.testing.assert_allclose(np.stack(found["vector"]), means, atol=1e-5)
-    write_uses(tmp_path / "out", elmo, sentences, words, "top", None, 0)
-    written = read_uses(tmp_path / "out")
-    assert written.drop(columns="vector").equals(found.drop(columns="vector"))
-    assert np.array_equal(np.stack(written["vector"]), np.stack(found["vector"]))
-
-
-def test_phrases_of_raw_text(elmo: Elmo) -> None:
-    """By hand: a clitic is a token, so that *don't* is a phrase of two."""
-    (found,) = elmo.uses(["I don't know."], ["do n't"], raw=True).itertuples()
-    assert (found.token, found.position, found.text) == ("do n't", 1, "I do n't know .")
+        found = elmo.uses(sentences, given, layer, most=most)
+        rows = list(found[[*COLUMNS][:-1]].itertuples(index=False, name=None))
+        assert rows == [row for row in expected if row in {*rows}]
+        assert Counter(found["word"]) == {word: min(n, most or n) for word, n in all_of.items()}
+        for row, vector in zip(rows, found["vector"]):
+            np.testing.assert_allclose(vector, expected[row], atol=1e-5)
+            assert vector.base is None  # or it would keep those of its whole sentence
 
 
 def test_wrong_arguments(elmo: Elmo, bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,21 +239,6 @@ def test_the_labels_of_a_series(elmo: Elmo, tmp_path: Path) -> None:
     twice = pandas.concat([some, some])["text"]
     with pytest.raises(InputError, match=r"^corpus: expected a different label in each row, as "):
         elmo.uses(twice, ["dog"])
-    with pytest.raises(InputError, match=r"^row 7: expected a sentence or a list of its tokens"):
-        elmo.uses(pandas.Series(["a", None], index=[3, 7]), ["dog"])
-    with pytest.raises(InputError, match=r"^row 'y': expected a string with raw, found nan"):
-        elmo.embed(pandas.Series(["a", float("nan")], index=["x", "y"]), raw=True)
-
-
-def test_uses_in_raw_text(elmo: Elmo, tmp_path: Path) -> None:
-    """The oracle is the same text in tokens."""
-    (tmp_path / "raw").write_text("The dog's bone.\nA dog!\n")
-    (tmp_path / "split").write_text("The dog 's bone .\nA dog !\n")
-    raw = elmo.uses(tmp_path / "raw", ["dog"], raw=True)
-    split = elmo.uses(tmp_path / "split", ["dog"])
-    columns = ["sentence", "position", "text"]
-    assert len(raw) == 2 and raw[columns].equals(split[columns])
-    assert np.array_equal(np.stack(raw["vector"]), np.stack(split["vector"]))
 
 
 def test_no_uses_and_no_file(elmo: Elmo, tmp_path: Path) -> None:
@@ -327,6 +272,22 @@ def test_another_file(tmp_path: Path) -> None:
         file["0"] = np.zeros((2, 4))
     with pytest.raises(InputError, match="other: expected"):
         read_uses(tmp_path / "other")
+
+
+@pytest.mark.parametrize("missing", [ADDED, ADDED[:2]])
+def test_a_file_of_an_earlier_version(missing: tuple[str, ...], elmo: Elmo, tmp_path: Path) -> None:
+    """By hand: without the columns that were added, a line is one sentence, and its uses are those
+    of listed words."""
+    (tmp_path / "text").write_text("The old dog ran .\nno\nA dog !\n")
+    write_uses(tmp_path / "out", elmo, tmp_path / "text", ["dog"], "top", None, 0)
+    expected = read_uses(tmp_path / "out")
+    with h5py.File(tmp_path / "out", "r+") as file:
+        for name in missing:
+            del file[name]
+    append_checksum(tmp_path / "out")
+    found = read_uses(tmp_path / "out")
+    assert found["line"].tolist() == found["sentence"].tolist() == [0, 2]
+    assert found.astype(str).equals(expected.astype(str))
 
 
 @pytest.mark.parametrize(
@@ -375,10 +336,6 @@ def sentences():
         yield [*words, "dog"]
 
 
-def taken():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4 // 1024
-
-
 torch.set_num_threads(1)
 elmo = Elmo.from_pretrained("tiny", requires_grad=sys.argv[1] == "trained")
 if sys.argv[1] == "uses":
@@ -388,7 +345,7 @@ else:
 for _ in range(3):
     for _ in islice(found, 6000):
         pass
-    print(taken())
+    print(int(Path("/proc/self/statm").read_text().split()[1]) * 4 // 1024)
 """
 
 

@@ -26,10 +26,7 @@ def test_a_list_of_frequencies(tmp_path: Path, form: str) -> None:
     words = tmp_path / "words"
     for line in (f"engine\t{form}", f"engine\tNN\t{form}"):
         words.write_text(f"dog\tdog dogs\n\n{line}\n")
-        message = (
-            rf"words, line 3: expected forms of engine after the tab, no numbers, found '{form}'$"
-        )
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=rf"words, line 3: .* of engine .*, found '{form}'$"):
             word_forms(words)
     words.write_text(f"four\tfour {form}\n{form}x\t. ,\n")
     assert word_forms(words) == {"four": "four", form: "four", ".": f"{form}x", ",": f"{form}x"}
@@ -41,22 +38,13 @@ def test_a_list_of_frequencies(tmp_path: Path, form: str) -> None:
     [
         ([], r"^words: expected at least one word, found \[\]$"),
         (["ice  cream"], "^words: ice  cream: expected forms with single spaces .* 'ice  cream'$"),
-        (
-            [" ice"],
-            "^words:  ice: expected forms with single spaces between their tok.*, found ' ice'$",
-        ),
-        (
-            ["a\tb"],
-            r"^words: a\tb: expected forms with single spaces between their tokens, found 'a",
-        ),
+        ([" ice"], "^words:  ice: expected forms with single spaces .* found ' ice'$"),
+        (["a\tb"], "^words: a\tb: expected forms with single spaces .*, found 'a"),
         ([3], "^words: 3: expected forms with single spaces .*, found 3$"),
-        (
-            {"ice cream": "ice cream ices"},
-            "^words: ice cream: expected a list of its forms, or tabs",
-        ),
-        ({"a": ["x"], "b": ["x"]}, r"^words: expected 'x' as a form of one word, found .*a, b"),
+        ({"ice cream": "ice cream ices"}, "^words: ice cream: expected a list of its forms"),
+        ({"a": ["x"], "b": ["x"]}, "^words: expected 'x' as a form of one word, found .*a, b"),
         (5, "^words: expected a list of words, a dictionary of their forms or a file, found 5$"),
-        ({"a": None}, "^words: a: expected a list of its forms, or tabs between .*, found null$"),
+        ({"a": None}, "^words: a: expected a list of its forms, or tabs .*, found null$"),
     ],
 )
 def test_wrong_words(words: object, message: str) -> None:
