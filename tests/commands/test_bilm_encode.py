@@ -26,31 +26,15 @@ def test_encodes_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture) -> N
     assert EncodedCorpus(tmp_path / "corpus").num_tokens == 8
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", r"bad\.txt: expected sentences, found no token"),
-        (b"\n \n\n", r"bad\.txt: expected sentences, found no token"),
-        (b"good\nna\xefve\n", r"bad\.txt, line 2: expected UTF-8, found the byte 0xef at byte 3"),
-    ],
-)
-def test_bad_text_is_named(tmp_path: Path, content: bytes, message: str) -> None:
-    """The error names the text, and no corpus is written."""
-    (tmp_path / "bad.txt").write_bytes(content)
-    with pytest.raises(InputError, match=message):
+def test_errors(tmp_path: Path) -> None:
+    """By definition: the error names the line of the text, or the file that is there, which stays.
+    tests/text/test_encoding.py has a text without tokens, and a corpus that is there."""
+    (tmp_path / "bad.txt").write_bytes(b"good\nna\xefve\n")
+    with pytest.raises(InputError, match=r"bad\.txt, line 2: expected UTF-8, found the byte 0xef"):
         bilm_encode(tmp_path / "bad.txt", tmp_path / "corpus")
-    assert not (tmp_path / "corpus").exists()
-
-
-def test_an_existing_output_is_not_replaced(tmp_path: Path) -> None:
-    """A corpus stays, and so does a file."""
-    (tmp_path / "text.txt").write_text("a b\n")
-    bilm_encode(tmp_path / "text.txt", tmp_path / "corpus")
-    for name in ("corpus", "text.txt"):
-        with pytest.raises(InputError, match=rf"^\S+{name}: .*; remove it to encode the text"):
-            bilm_encode(tmp_path / "text.txt", tmp_path / name)
-    assert EncodedCorpus(tmp_path / "corpus").num_tokens == 2
-    assert (tmp_path / "text.txt").read_text() == "a b\n"
+    with pytest.raises(InputError, match=r"^\S+bad.txt: .*; remove it to encode the text"):
+        bilm_encode(tmp_path / "bad.txt", tmp_path / "bad.txt")
+    assert not (tmp_path / "corpus").exists() and len((tmp_path / "bad.txt").read_bytes()) == 11
 
 
 def test_a_link_to_a_corpus(tmp_path: Path) -> None:

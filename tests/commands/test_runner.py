@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from elmo_plugin.commands.runner import NAMES, PROGRAM
 from elmo_plugin.version import VERSION
-from tests.conftest import ROOT, python, without
+from tests.conftest import ROOT, python, without, write_file
 from tests.test_line import ABSENT
 
 NOT_INSTALLED = f"import sys, elmo_plugin; sys.modules.update(dict.fromkeys({ABSENT}))\n"
@@ -33,13 +34,12 @@ def ends(commands: list[list[str]], folder: Path, before: str = "") -> dict[str,
     return {name: rest for name, *rest in found}
 
 
-@pytest.mark.parametrize("is_installed", [True, False])
-def test_no_command_imports_allennlp(
-    tmp_path: Path, task_run: Path, bilm_archive: str, is_installed: bool
-) -> None:
-    """By the list of Python, also where AllenNLP is installed, whose import takes seconds."""
-    (tmp_path / "text").write_text("the dog\nhe threw the stick .\n")
-    (tmp_path / "words").write_text("dog\n")
+def test_no_command_imports_allennlp(tmp_path: Path, bilm_archive: str) -> None:
+    """By the list of Python, also where AllenNLP is installed, whose import takes seconds. The
+    files of results are the same with AllenNLP and without."""
+    (tmp_path / "run").mkdir()
+    mix = {"elmo.scalar_mix_0.gamma": torch.tensor([1.5])}
+    torch.save(mix, tmp_path / "run" / "best.th")
     model = ["--archive-file", bilm_archive]
     commands = [
         ["elmo", "text", "vectors", "--top", *model],
@@ -47,26 +47,28 @@ def test_no_command_imports_allennlp(
         ["uses", "text", "words", "uses", *model],
         ["bilm-encode", "text", "corpus"],
         ["bilm-export", bilm_archive, "files"],
-        ["elmo-mix", str(task_run)],
+        ["elmo-mix", str(tmp_path / "run")],
         ["elmo-configs", "configs"],
     ]
     assert [command[0] for command in commands] == NAMES
-    before = "" if is_installed else without(*ABSENT, "pandas")
-    assert ends(commands, tmp_path, before) == {name: [None, False] for name in NAMES}
-    outputs = ["vectors", "scores", "uses", "corpus", "files", "configs"]
-    assert all((tmp_path / name).exists() for name in outputs)
+    results: list[list[bytes]] = []
+    for name, before in (("with", ""), ("without", without(*ABSENT, "pandas"))):
+        folder = tmp_path / name
+        write_file(folder / "text", "the dog\nhe threw the stick .\n")
+        write_file(folder / "words", "dog\n")
+        assert ends(commands, folder, before) == {name: [None, False] for name in NAMES}
+        assert all((folder / x).is_dir() for x in ("corpus", "files", "configs"))
+        results.append([(folder / x).read_bytes() for x in ("vectors", "scores", "uses")])
+    assert results[0] == results[1]
 
 
-@pytest.fixture
-def task_run(tmp_path: Path) -> Path:
-    """The folder of a training run whose weights have a mix."""
-    script = """
-import sys, torch
-torch.save({"elmo.scalar_mix_0.gamma": torch.tensor([1.5])}, sys.argv[1])
-"""
-    (tmp_path / "run").mkdir()
-    python("-c", script, tmp_path / "run" / "best.th")
-    return tmp_path / "run"
+def test_an_error_without_allennlp(tmp_path: Path) -> None:
+    """By definition: one line that names the file, or the package that it needs."""
+    (tmp_path / "text").write_bytes(b"\x28\xb5\x2f\xfd")  # of zstandard
+    for text, message in (("gone", "expected"), ("text", "expected the package zstandard")):
+        commands = [["score", text, "--pretrained", "tiny"]]
+        [(end, _)] = ends(commands, tmp_path, without(*ABSENT, "pandas")).values()
+        assert end.startswith(f"{PROGRAM}: {text}: {message}")
 
 
 @pytest.mark.parametrize("address", ["docs://train", "task://config.jsonnet#train_data_path"])
@@ -84,25 +86,21 @@ def test_an_address_that_needs_allennlp(tmp_path: Path, address: str) -> None:
         assert "pip install 'elmo_plugin[allennlp]'" in end
 
 
-def test_a_command_of_allennlp_without_it(tmp_path: Path) -> None:
-    """By definition: the error says what to install, and names the commands and the models that
-    there are. The package has two folders of models."""
+def test_without_allennlp(tmp_path: Path) -> None:
+    """By definition: who has just installed the package sees the version and, as help, what there
+    is, and that the rest needs AllenNLP. So does the error of a command of AllenNLP. `python` fails
+    unless the status is 0, and the package has two folders of models."""
+    rest = f"without AllenNLP, there are {', '.join(NAMES)}; models: "
     [(end, _)] = ends([["train", "config.jsonnet"]], tmp_path, NOT_INSTALLED).values()
     assert end.startswith(f"{PROGRAM}: elmo_plugin needs allennlp: pip install 'elmo_plugin[")
-    assert f"; without AllenNLP, there are {', '.join(NAMES)}; models: " in end
-    assert {"small", "tiny"} <= set(end.rpartition(": ")[2].split(", "))
-
-
-@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"], ["--version"]])
-def test_help_without_allennlp(arguments: list[str]) -> None:
-    """By definition: who has just installed the package sees the version and, as help, what there
-    is, and that the rest needs AllenNLP. `python` fails unless the status is 0."""
+    assert f"; {rest}" in end and end.endswith("small, tiny")
     code = "import sys; from elmo_plugin.__main__ import run; sys.exit(run(sys.argv[1:]))"
-    printed = " ".join(python("-c", NOT_INSTALLED + code, *arguments).stdout.split())
-    assert f"elmo_plugin {VERSION}" in printed
-    if arguments != ["--version"]:
-        assert f"without AllenNLP, there are {', '.join(NAMES)}; models: " in printed
-        assert "elmo_plugin needs allennlp: pip" in printed and printed.endswith("small, tiny")
+    for arguments in ([], ["--help"], ["--version"]):
+        printed = " ".join(python("-c", NOT_INSTALLED + code, *arguments).stdout.split())
+        assert f"elmo_plugin {VERSION}" in printed
+        if arguments != ["--version"]:
+            assert "elmo_plugin needs allennlp: pip" in printed
+            assert rest in printed and printed.endswith("small, tiny")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

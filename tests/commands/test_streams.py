@@ -1,6 +1,7 @@
 """Commands in processes whose standard streams are closed, or whose reader ends first."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,8 @@ import h5py
 import pytest
 
 from elmo_plugin.commands.runner import PROGRAM
+from elmo_plugin.commands.streams import occupy_closed_streams, piped_output
 from tests.conftest import ROOT
-
-pytestmark = pytest.mark.long
-
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
@@ -34,17 +33,24 @@ def shell(command: str, folder: Path, program: str = "-m elmo_plugin") -> tuple[
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize(
-    "command",
-    [
-        "elmo text out --top --pretrained tiny",
-        "bilm-encode text out",
-        "bilm-export ARCHIVE out",
-        "predict ARCHIVE text --output-file out",
-        "elmo-configs out",
-    ],
+WRITES = (
+    "elmo text out --top --pretrained tiny",
+    "bilm-encode text out",
+    "bilm-export ARCHIVE out",
+    "predict ARCHIVE text --output-file out",
+    "elmo-configs out",
 )
+PRINTS = (
+    "score text --archive-file ARCHIVE",
+    "uses text <(echo dog) out --archive-file ARCHIVE",
+    "bilm-encode text out",
+)
+STDIN = "elmo - out --top --archive-file ARCHIVE <&-"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", WRITES)
 def test_a_command_that_writes_files(
     command: str, closed: str, text: Path, bilm_archive: str
 ) -> None:
@@ -62,36 +68,36 @@ def test_a_command_that_writes_files(
         assert any(out.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("command", "message"),
+    ("command", "program", "expected", "message"),
     [
-        ("elmo-mix ARCHIVE >&-", "stdout: expected it to be open"),
-        ("elmo - out --top --archive-file ARCHIVE <&-", "input_file: -: expected a text on stdin"),
+        ("elmo-mix ARCHIVE >&-", "elmo_plugin", 1, "stdout: expected it to be open"),
+        (STDIN, "elmo_plugin", 1, "input_file: -: expected a text on stdin"),
+        *((f"{x} | true", "elmo_plugin", 141, None) for x in PRINTS),
+        *((f"{x} | true", "allennlp", 141, None) for x in PRINTS),
     ],
 )
-def test_a_stream_that_is_needed(command: str, message: str, text: Path, bilm_archive: str) -> None:
-    """By definition: one line on what is closed, and no file."""
-    code, printed = shell(f"PROGRAM {command.replace('ARCHIVE', bilm_archive)}", text.parent)
-    assert code == 1
-    assert printed.splitlines()[-1].startswith(f"{PROGRAM}: {message}"), printed
-    assert list(text.parent.iterdir()) == [text]
-
-
-@pytest.mark.parametrize("program", ["-m elmo_plugin", "-m allennlp"])
-@pytest.mark.parametrize(
-    "command",
-    [
-        "score text --archive-file ARCHIVE",
-        "uses text <(echo dog) out --archive-file ARCHIVE",
-        "bilm-encode text out",
-    ],
-)
-def test_a_reader_that_ends_first(
-    command: str, program: str, text: Path, bilm_archive: str
+def test_a_stream_that_is_closed_or_ends_first(
+    command: str, program: str, expected: int, message: str | None, text: Path, bilm_archive: str
 ) -> None:
-    """The exit code is that of a program that SIGPIPE ends, 128 + 13, and no error is printed."""
+    """By definition: one line on what is needed and closed. If the reader of the output ends first,
+    the exit code is that of a program that SIGPIPE ends, 128 + 13, and no error is printed."""
     (text.parent / ".allennlp_plugins").write_text("elmo_plugin\n")
-    command = f"PROGRAM {command.replace('ARCHIVE', bilm_archive)} | true"
-    code, printed = shell(command, text.parent, program)
-    assert code == 141, printed
+    command = command.replace("ARCHIVE", bilm_archive)
+    code, printed = shell(f"PROGRAM {command}", text.parent, f"-m {program}")
+    assert code == expected, printed
     assert "Broken" not in printed and "Traceback" not in printed
+    if message is not None:
+        assert printed.splitlines()[-1].startswith(f"{PROGRAM}: {message}"), printed
+        assert not text.with_name("out").exists()
+
+
+def test_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By definition: the code is that of a shell, and streams that are open need no others."""
+    n_open = len(list(Path("/dev/fd").iterdir()))
+    occupy_closed_streams()
+    assert len(list(Path("/dev/fd").iterdir())) == n_open
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit, match=f"^{128 + signal.SIGPIPE}$"), piped_output():
+        raise BrokenPipeError

@@ -34,9 +34,7 @@ def numbers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         (VERSION_2, {"a/b/cpu.max": "400000 100000", "cpu.max": "50000 100000"}, [1]),
         (VERSION_2, {"a/b/cpu.max": "170000 100000"}, [2]),
         (VERSION_2, {"a/b/cpu.max": "800000 100000"}, []),
-        (VERSION_2, {"a/b/cpu.max": "max 100000"}, []),
         (VERSION_2, {"c/cpu.max": "100000 100000"}, []),  # of other processes
-        (VERSION_2, {}, []),
         (VERSION_1, {"cpu/a/b/cpu.cfs": "400000 100000"}, [4]),
         (VERSION_1, {"cpu/a/b/cpu.cfs": "-1 100000"}, []),
         (VERSION_1, {"cpu/cpu.cfs": "100000 50000"}, [2]),  # the path is that of the host

@@ -182,9 +182,7 @@ def test_words_with_other_controls() -> None:
     """By definition: a word is the control of one word in both texts."""
     first, second = with_controls()
     other = second.assign(control_of="alone")
-    with pytest.raises(
-        InputError, match=r"^control_of: expected one value for each word, found \{'li"
-    ):
+    with pytest.raises(InputError, match=r"^control_of: expected one value for .* found \{'li"):
         changes(first, other)
 
 
@@ -243,14 +241,11 @@ def test_p_of_all_divisions(measure: str) -> None:
 
 
 def test_p_of_a_division_of_few_uses(two: Two) -> None:
-    """By hand: with equal vectors all divisions are as large; with two uses in each text that are
-    far apart, 2 of the 6 divisions are; and the least p is 1 / (1 + permutations)."""
+    """By hand: with equal vectors all divisions are as large, and the least p is 1 / (1 +
+    permutations)."""
     same = frame("a", np.ones((5, 3)))
     found = changes(same, same, 2, permutations=99).iloc[0]
     assert found[["apd_p", "prt_p", "jsd_p"]].tolist() == [1, 1, 1]
-    old, new = frame("a", np.eye(3)[[0, 0]]), frame("a", np.eye(3)[[1, 1]])
-    p = changes(old, new, measures="apd", permutations=6_000)["apd_p"][0]
-    assert p == pytest.approx(1 / 3, abs=0.03)
     found = changes(frame("a", two[0]), frame("a", two[1] - 9), 2, permutations=99).iloc[0]
     assert found[["apd_p", "prt_p", "jsd_p"]].tolist() == [0.01] * 3
 

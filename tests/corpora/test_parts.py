@@ -28,7 +28,6 @@ from tests.conftest import BiLMFiles, Fuzz, file_size_limit, threads, write_bilm
 from tests.damage import damage
 
 TEXT = ["He threw the stick", "dog", "the dog", "Nobody saw it", "the dog", "A", "a dog"]
-LENGTH = 8  # of half a vector
 COLUMNS = ["sentence", "value"]
 TYPES = dict(zip(COLUMNS, map(np.dtype, ("<i8", "<f4"))))
 WRITERS: dict[str, Callable[[], Writer]] = {
@@ -36,7 +35,7 @@ WRITERS: dict[str, Callable[[], Writer]] = {
     "jsonl": lambda: TextTable("jsonl", COLUMNS),
     "columns": lambda: Columns(TYPES, {}),
     "lines": lambda: LineVectors({text: n for n, text in enumerate(TEXT)}, False),
-    "matrix": lambda: Matrix((2 * LENGTH,), "float32"),
+    "matrix": lambda: Matrix((16,), "float32"),
 }
 
 
@@ -121,10 +120,6 @@ def new(bilm_files: BiLMFiles, tmp_path: Path) -> New:
         return Run(kind, Elmo.from_files(*files, **options).eval(), tmp_path / name)
 
     return create
-
-
-
-
 
 
 @pytest.mark.parametrize("at", [1, 2, 5, None])
