@@ -13,6 +13,7 @@ from elmo_plugin.commands.runner import PROGRAM
 from elmo_plugin.commands.streams import occupy_closed_streams, piped_output
 from tests.conftest import ROOT
 
+
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
     (tmp_path / "text").write_text("he threw the stick to the dog\n" * 3)

@@ -66,8 +66,6 @@ def test_a_cache_whose_lock_is_none(lock: str, tmp_path: Path) -> None:
         BiLMVocabulary.from_corpus(str(tmp_path / "text"), cache_dir=str(tmp_path / "cache"))
 
 
-
-
 LOADER = '{"validation_data_loader": {"type": "bilm", "batch_size": 2, "window": 8}}'
 RUN = """
 import json, sys

@@ -268,8 +268,6 @@ def test_a_damaged_file(elmo: Elmo, sentences: list, tmp_path: Path, fuzz) -> No
             pytest.fail(way)
 
 
-
-
 @pytest.mark.parametrize("missing", [ADDED, ADDED[:2]])
 def test_a_file_of_an_earlier_version(missing: tuple[str, ...], elmo: Elmo, tmp_path: Path) -> None:
     """By hand: without the columns that were added, a line is one sentence, and its uses are those
