@@ -20,14 +20,12 @@ from tests.conftest import ROOT, BiLMFiles, allennlp
 
 DIM = 16
 """Size of an ELMo vector of the test's biLM."""
-ELMO: dict[str, Any] = {"type": "elmo_token_embedder", "do_layer_norm": False, "dropout": 0.0}
 INDEXED = {"elmo": {"type": "elmo_characters"}}
-WORDS = {"tokens": {"type": "single_id", "lowercase_tokens": True}}
 
 
-def lstm(input_size: int, **more: Any) -> dict[str, Any]:
+def lstm(input_size: int) -> dict[str, Any]:
     sizes = {"input_size": input_size, "hidden_size": 4, "num_layers": 1}
-    return {"type": "lstm", **sizes, "bidirectional": True, **more}
+    return {"type": "lstm", **sizes, "bidirectional": True}
 
 
 def feedforward(input_dim: int, hidden_dims: int, activations: str = "relu") -> dict[str, Any]:
@@ -36,191 +34,19 @@ def feedforward(input_dim: int, hidden_dims: int, activations: str = "relu") -> 
 
 
 def embedded(**others: Any) -> dict[str, Any]:
-    return {"token_embedders": {"elmo": ELMO, **others}}
+    elmo = {"type": "elmo_token_embedder", "do_layer_norm": False, "dropout": 0.0}
+    return {"token_embedders": {"elmo": elmo, **others}}
 
 
-def characters(width: int) -> dict[str, Any]:
-    cnn = {"type": "cnn", "embedding_dim": 4, "num_filters": 6, "ngram_filter_sizes": [width]}
-    embedding = {"num_embeddings": 262, "embedding_dim": 4}
-    return {"type": "character_encoding", "embedding": embedding, "encoder": cnn}
-
-
-SRL = {
-    "dataset_reader": {"type": "srl", "token_indexers": INDEXED},
-    "model": {
-        "type": "srl",
-        "text_field_embedder": embedded(),
-        "initializer": [["tag_projection_layer.*weight", {"type": "orthogonal"}]],
-        "encoder": {
-            "type": "alternating_lstm",
-            "input_size": DIM + 4,
-            "hidden_size": 4,
-            "num_layers": 2,
-            "recurrent_dropout_probability": 0.1,
-            "use_input_projection_bias": False,
-        },
-        "binary_feature_dim": 4,
-        "regularizer": [[".*scalar_parameters.*", {"type": "l2", "alpha": 0.001}]],
-    },
-    "iterator": {"type": "bucket", "sorting_keys": [["tokens", "num_tokens"]], "batch_size": 80},
-    "trainer": {
-        "grad_clipping": 1.0,
-        "num_serialized_models_to_keep": 10,
-        "validation_metric": "+f1-measure-overall",
-        "optimizer": {"type": "adadelta", "rho": 0.95},
-    },
-}
-BCN_READER = {"type": "sst_tokens", "granularity": "5-class"}
 # By the names of AllenNLP 0.9's files in `training_config/`: the data, and the config in small
-# sizes. `srl_elmo_5.5B` is `semantic_role_labeler_elmo` with other files of the biLM.
+# sizes. The three have the keys that the others have too, except those of `OUTDATED`.
 PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
-    "biattentive_classification_network_elmo": (
-        "sst/{}.txt",
-        {
-            "dataset_reader": {
-                **BCN_READER,
-                "use_subtrees": True,
-                "token_indexers": {"tokens": {"type": "single_id"}, **INDEXED},
-            },
-            "validation_dataset_reader": {
-                **BCN_READER,
-                "use_subtrees": False,
-                "token_indexers": {"tokens": {"type": "single_id"}, **INDEXED},
-            },
-            "model": {
-                "type": "bcn",
-                "text_field_embedder": {
-                    "token_embedders": {"tokens": {"type": "embedding", "embedding_dim": 5}}
-                },
-                "embedding_dropout": 0.5,
-                "pre_encode_feedforward": {
-                    "input_dim": DIM + 5,
-                    "num_layers": 1,
-                    "hidden_dims": [4],
-                    "activations": ["relu"],
-                    "dropout": [0.25],
-                },
-                "encoder": lstm(4),
-                "integrator": lstm(24),
-                "integrator_dropout": 0.1,
-                "elmo": {"do_layer_norm": False, "dropout": 0.0, "num_output_representations": 1},
-                "use_input_elmo": True,
-                "use_integrator_output_elmo": False,
-                "output_layer": {
-                    "input_dim": 32,
-                    "num_layers": 3,
-                    "output_dims": [8, 6, 5],
-                    "pool_sizes": 4,
-                    "dropout": [0.2, 0.3, 0.0],
-                },
-            },
-            "iterator": {
-                "type": "bucket",
-                "sorting_keys": [["tokens", "num_tokens"]],
-                "batch_size": 100,
-            },
-            "trainer": {
-                "grad_norm": 5.0,
-                "validation_metric": "+accuracy",
-                "optimizer": {"type": "adam", "lr": 0.001},
-            },
-        },
-    ),
-    "bidaf_elmo": (
-        "squad/{}.json",
-        {
-            "dataset_reader": {
-                "type": "squad",
-                "token_indexers": {
-                    **WORDS,
-                    **INDEXED,
-                    "token_characters": {
-                        "type": "characters",
-                        "character_tokenizer": {
-                            "byte_encoding": "utf-8",
-                            "start_tokens": [259],
-                            "end_tokens": [260],
-                        },
-                        "min_padding_length": 5,
-                    },
-                },
-            },
-            "model": {
-                "type": "bidaf",
-                "text_field_embedder": embedded(
-                    tokens={"type": "embedding", "embedding_dim": 5, "trainable": False},
-                    token_characters=characters(5),
-                ),
-                "num_highway_layers": 2,
-                "phrase_layer": lstm(DIM + 5 + 6),
-                "similarity_function": {
-                    "type": "linear",
-                    "combination": "x,y,x*y",
-                    "tensor_1_dim": 8,
-                    "tensor_2_dim": 8,
-                },
-                "modeling_layer": lstm(32),
-                "span_end_encoder": lstm(56),
-                "dropout": 0.2,
-            },
-            "iterator": {
-                "type": "bucket",
-                "sorting_keys": [["passage", "num_tokens"], ["question", "num_tokens"]],
-                "batch_size": 40,
-            },
-            "trainer": {
-                "grad_norm": 5.0,
-                "validation_metric": "+em",
-                "learning_rate_scheduler": {
-                    "type": "reduce_on_plateau",
-                    "factor": 0.5,
-                    "mode": "max",
-                    "patience": 2,
-                },
-                "optimizer": {"type": "adam", "betas": [0.9, 0.9]},
-            },
-        },
-    ),
-    "constituency_parser_elmo": (
-        "trees/train.mrg",
-        {
-            "dataset_reader": {
-                "type": "ptb_trees",
-                "use_pos_tags": True,
-                "token_indexers": INDEXED,
-            },
-            "model": {
-                "type": "constituency_parser",
-                "text_field_embedder": embedded(),
-                "pos_tag_embedding": {"embedding_dim": 4, "vocab_namespace": "pos"},
-                "initializer": [
-                    ["tag_projection_layer.*weight", {"type": "xavier_normal"}],
-                    ["encoder._module.weight_hh.*", {"type": "orthogonal"}],
-                ],
-                "encoder": lstm(DIM + 4),
-                "feedforward": feedforward(8, 6),
-                "span_extractor": {"type": "bidirectional_endpoint", "input_dim": 8},
-                "evalb_directory_path": None,
-            },
-            "iterator": {
-                "type": "bucket",
-                "sorting_keys": [["tokens", "num_tokens"]],
-                "batch_size": 32,
-            },
-            "trainer": {
-                "learning_rate_scheduler": {"type": "multi_step", "milestones": [40], "gamma": 0.8},
-                "grad_norm": 5.0,
-                "optimizer": {"type": "adadelta", "lr": 1.0, "rho": 0.95},
-            },
-        },
-    ),
     "esim_elmo": (
         "snli/{}.jsonl",
         {
             "dataset_reader": {"type": "snli", "token_indexers": INDEXED},
             "model": {
                 "type": "esim",
-                "dropout": 0.5,
                 "text_field_embedder": embedded(),
                 "encoder": lstm(DIM),
                 "similarity_function": {"type": "dot_product"},
@@ -228,22 +54,14 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
                 "inference_encoder": lstm(4),
                 "output_feedforward": feedforward(32, 4),
                 "output_logit": feedforward(4, 3, "linear"),
-                "initializer": [
-                    [".*linear_layers.*weight", {"type": "xavier_uniform"}],
-                    [".*bias_hh.*", {"type": "lstm_hidden_bias"}],
-                ],
+                "initializer": [[".*bias_hh.*", {"type": "lstm_hidden_bias"}]],
             },
             "iterator": {
                 "type": "bucket",
                 "sorting_keys": [["premise", "num_tokens"], ["hypothesis", "num_tokens"]],
                 "batch_size": 32,
             },
-            "trainer": {
-                "optimizer": {"type": "adam", "lr": 0.0004},
-                "validation_metric": "+accuracy",
-                "num_serialized_models_to_keep": 2,
-                "grad_norm": 10.0,
-            },
+            "trainer": {"optimizer": "adam", "num_serialized_models_to_keep": 2},
         },
     ),
     "ner_elmo": (
@@ -253,34 +71,42 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
                 "type": "conll2003",
                 "tag_label": "ner",
                 "coding_scheme": "BIOUL",
-                "token_indexers": {
-                    **WORDS,
-                    **INDEXED,
-                    "token_characters": {"type": "characters", "min_padding_length": 3},
-                },
+                "token_indexers": {"tokens": {"type": "single_id"}, **INDEXED},
             },
             "model": {
                 "type": "crf_tagger",
                 "label_encoding": "BIOUL",
-                "dropout": 0.5,
                 "include_start_end_transitions": False,
-                "text_field_embedder": embedded(
-                    tokens={"type": "embedding", "embedding_dim": 5, "trainable": True},
-                    token_characters=characters(3),
-                ),
-                "encoder": lstm(DIM + 5 + 6),
+                "text_field_embedder": embedded(tokens={"type": "embedding", "embedding_dim": 5}),
+                "encoder": lstm(DIM + 5),
                 "regularizer": [["scalar_parameters", {"type": "l2", "alpha": 0.1}]],
             },
             "iterator": {"type": "basic", "batch_size": 64},
-            "trainer": {
-                "optimizer": {"type": "adam", "lr": 0.001},
-                "validation_metric": "+f1-measure-overall",
-                "num_serialized_models_to_keep": 3,
-                "grad_norm": 5.0,
-            },
+            "trainer": {"optimizer": "adam", "num_serialized_models_to_keep": 3},
         },
     ),
-    "semantic_role_labeler_elmo": ("srl/{}", SRL),
+    "semantic_role_labeler_elmo": (
+        "srl/{}",
+        {
+            "dataset_reader": {"type": "srl", "token_indexers": INDEXED},
+            "model": {
+                "type": "srl",
+                "text_field_embedder": embedded(),
+                "initializer": [["tag_projection_layer.*weight", {"type": "orthogonal"}]],
+                "encoder": {
+                    "type": "alternating_lstm",
+                    "input_size": DIM + 4,
+                    "hidden_size": 4,
+                    "num_layers": 2,
+                    "use_input_projection_bias": False,
+                },
+                "binary_feature_dim": 4,
+                "regularizer": [[".*scalar_parameters.*", {"type": "l2", "alpha": 0.001}]],
+            },
+            "iterator": {"type": "bucket", "sorting_keys": [["tokens", "num_tokens"]]},
+            "trainer": {"optimizer": "adadelta", "num_serialized_models_to_keep": 10},
+        },
+    ),
 }
 
 
@@ -290,7 +116,6 @@ def bucket(batch_size: int, *fields: str) -> str:
 
 
 KEEP = "trainer.num_serialized_models_to_keep -> trainer.checkpointer.keep_most_recent_by_count: {}"
-SIMILARITY = "model.similarity_function -> model.matrix_attention"
 
 
 def regexes(name: str, config: dict[str, Any]) -> str:
@@ -298,17 +123,19 @@ def regexes(name: str, config: dict[str, Any]) -> str:
 
 
 EXPECTED = {
-    "biattentive_classification_network_elmo": {bucket(100, "tokens")},
-    "bidaf_elmo": {bucket(40, "passage", "question"), SIMILARITY},
-    "constituency_parser_elmo": {bucket(32, "tokens"), "initializer"},
-    "esim_elmo": {bucket(32, "premise", "hypothesis"), SIMILARITY, "initializer", KEEP.format(2)},
+    "esim_elmo": {
+        bucket(32, "premise", "hypothesis"),
+        "model.similarity_function -> model.matrix_attention",
+        "initializer",
+        KEEP.format(2),
+    },
     "ner_elmo": {
         'iterator -> data_loader: {"batch_size": 64, "shuffle": true}',
         "regularizer",
         KEEP.format(3),
     },
     "semantic_role_labeler_elmo": {
-        bucket(80, "tokens"),
+        bucket(32, "tokens"),
         "initializer",
         "regularizer",
         KEEP.format(10),
@@ -352,7 +179,7 @@ def with_files(data: str, config: dict[str, Any], files: BiLMFiles) -> dict[str,
     """The config with the files of the data and of a biLM, for one epoch on a CPU."""
     config = json.loads(json.dumps(config))
     embedders = config["model"]["text_field_embedder"]["token_embedders"]
-    (config["model"].get("elmo") or embedders["elmo"]).update(files._asdict())
+    embedders["elmo"].update(files._asdict())
     config["trainer"].update(num_epochs=1, cuda_device=-1)
     for key, part in (("train", "train"), ("validation", "dev")):
         config[f"{key}_data_path"] = str(ROOT / "fixtures" / data.format(part))
@@ -376,162 +203,146 @@ def test_a_published_config(name: str, tmp_path: Path, bilm_files: BiLMFiles) ->
 
     config = follow(config, lines)
     text = json.dumps(config).replace('"elmo_characters"', '"elmo"')
-    config = json.loads(text.replace('"elmo_token_embedder"', '"elmo"'))
-    if config["model"]["type"] == "bcn":
-        config["model"]["type"] = "bcn_elmo"
-        config["model"]["elmo"]["type"] = "elmo"
-    file.write_text(json.dumps(config))
+    file.write_text(text.replace('"elmo_token_embedder"', '"elmo"'))
     allennlp("train", file, "-s", run, "--include-package", "elmo_plugin")
     assert json.loads((run / "metrics.json").read_text())["best_validation_loss"] > 0
 
 
 MISMATCHED = 'type: "pretrained_transformer_mismatched", with model_name for pretrained_model, '
-INDEXER = "max_length for max_pieces, and none of the other keys"
-EMBEDDER = (
-    "and train_parameters and last_layer_only for requires_grad and top_layer_only, which were "
-    "false by default"
-)
-TENSORBOARD = 'trainer.callbacks: [{"type": "tensorboard"}], which has such keys'
-FROM_FILES = 'directory, with the type "from_files" or "extend"'
+OUTDATED = """
+validation_iterator = {"batch_size": 8, "sorting_keys": [["a", "b"], ["a", "c"]]}
+-> validation_data_loader: {"batch_sampler": SAMPLER(8)}
+
+iterator = "basic"
+-> data_loader: {"batch_size": 32, "shuffle": true}
+validation_iterator = {"type": "basic", "batch_size": 8}
+-> validation_data_loader: {"batch_size": 8, "shuffle": false}
+
+iterator = {"type": "multiprocess", "base_iterator": {"type": "basic", "batch_size": 9}}
+-> data_loader: {"batch_size": 9, "shuffle": true}
+validation_iterator = {"type": "multiprocess", "base_iterator": {"sorting_keys": [["a", "b"]]}}
+-> validation_data_loader: {"batch_sampler": SAMPLER(32)}
+
+iterator = {"type": "homogeneous_batch"}
+-> data_loader
+
+dataset_reader.lazy = true
+-> data_loader.max_instances_in_memory: 1000
+validation_dataset_reader.lazy = true
+-> remove it
+
+dataset_reader.readers.a.lazy = false
+-> remove it
+
+READER.tokenizer.type = "word"
+-> READER.tokenizer.type: "spacy"
+READER.tokenizer.word_filter = {"type": "stop"}
+-> remove it
+
+READER.tokenizer.word_splitter = "just_spaces"
+-> READER.tokenizer.type: "just_spaces"
+
+READER.tokenizer.word_splitter = {"type": "spacy"}
+-> READER.tokenizer.type: "spacy"
+READER.tokenizer.word_splitter.tags = true
+-> READER.tokenizer.tags: true
+
+READER.tokenizer.word_splitter = "just_spaces"
+-> READER.tokenizer.type: "just_spaces"
+READER.tokenizer.type = "word"
+READER.target_tokenizer = "word"
+-> READER.target_tokenizer.type: "spacy"
+
+READER.tokenizer.word_splitter.pos_tags = true
+-> READER.tokenizer.pos_tags: true
+READER.tokenizer.type = "word"
+-> READER.tokenizer.type: "spacy"
+READER.tokenizer.end_tokens = ["@@NULL@@"]
+
+READER.tokenizer.start_tokens = ["a"]
+-> remove it, or use "spacy" and split_on_spaces: true for "just_spaces"
+READER.tokenizer.word_splitter = {"type": "just_spaces"}
+-> READER.tokenizer.type: "just_spaces"
+
+READER.tokenizer.word_splitter = "letters_digits"
+-> READER.tokenizer.type: "letters_digits"
+READER.tokenizer.end_tokens = ["a"]
+-> remove it
+
+READER.tokenizer.word_splitter = "bert-basic"
+-> READER.tokenizer.type: "spacy"
+READER.token_indexers.bert.use_starting_offsets = true
+READER.token_indexers.bert.type = "bert-pretrained"
+-> READER.token_indexers.bert.MISMATCHEDmax_length for max_pieces, and none of the other keys
+model.text_field_embedder.token_embedders.bert.type = "bert-pretrained"
+-> model.text_field_embedder.token_embedders.bert.MISMATCHEDand TRAINABLE
+
+model.text_field_embedder.bert.type = "bert-pretrained"
+-> model.text_field_embedder.bert.MISMATCHEDand TRAINABLE
+
+model.text_field_embedder.allow_unmatched_keys = true
+-> remove it
+model.text_field_embedder.embedder_to_indexer_map = {"elmo": ["elmo", "tokens"]}
+-> remove it
+model.text_field_embedder.elmo = {"type": "elmo_token_embedder", "dropout": 0.0}
+-> model.text_field_embedder.token_embedders.elmo
+
+model.similarity_function = {"type": "linear", "combination": "x,y,x*y"}
+-> model.matrix_attention
+
+vocabulary.directory_path = "words"
+-> directory, with the type "from_files" or "extend"
+vocabulary.extend = true
+-> directory, with the type "from_files" or "extend"
+
+trainer.cuda_device = [0, 1]
+-> distributed.cuda_devices: [0, 1]
+trainer.shuffle = false
+-> data_loader.shuffle: false, or of its batch_sampler
+trainer.type = "default"
+-> remove it
+
+trainer.cuda_device = [0]
+-> trainer.cuda_device: 0
+trainer.shuffle = true
+-> remove it
+trainer.model_save_interval = 60
+-> trainer.checkpointer.save_every_num_seconds: 60
+trainer.keep_serialized_model_every_num_seconds = 9
+-> remove it
+trainer.summary_interval = 1
+-> trainer.callbacks: [{"type": "tensorboard"}], which has such keys
+trainer.log_batch_size_period = 1
+-> trainer.callbacks: [{"type": "tensorboard"}], which has such keys
+trainer.should_log_learning_rate = true
+-> trainer.callbacks: [{"type": "tensorboard"}], which has such keys
+"""
+"""Keys of configs, and below each outdated one what replaces it; an empty line ends a config."""
+for name, text in {
+    "MISMATCHED": MISMATCHED,
+    "TRAINABLE": "train_parameters and last_layer_only for requires_grad and top_layer_only, which "
+    "were false by default",
+    "SAMPLER(8)": '{"type": "bucket", "batch_size": 8, "sorting_keys": ["a"]}',
+    "SAMPLER(32)": '{"type": "bucket", "batch_size": 32, "sorting_keys": ["a"]}',
+    "READER": "dataset_reader",
+}.items():
+    OUTDATED = OUTDATED.replace(name, text)
 
 
-@pytest.mark.parametrize(
-    ("config", "lines"),
-    [
-        (
-            {"validation_iterator": {"batch_size": 8, "sorting_keys": [["a", "b"], ["a", "c"]]}},
-            {"validation_iterator": 'validation_data_loader: {"batch_sampler": {"type": "bucket", '
-             '"batch_size": 8, "sorting_keys": ["a"]}}'},
-        ),
-        (
-            {"iterator": "basic", "validation_iterator": {"type": "basic", "batch_size": 8}},
-            {"iterator": 'data_loader: {"batch_size": 32, "shuffle": true}',
-             "validation_iterator": 'validation_data_loader: {"batch_size": 8, "shuffle": false}'},
-        ),
-        (
-            {"iterator": {"type": "multiprocess", "num_workers": 2, "batch_size": 1,
-                          "base_iterator": {"type": "basic", "batch_size": 9}},
-             "validation_iterator": {"type": "multiprocess",
-                                     "base_iterator": {"sorting_keys": [["a", "b"]]}}},
-            {"iterator": 'data_loader: {"batch_size": 9, "shuffle": true}',
-             "validation_iterator": 'validation_data_loader: {"batch_sampler": {"type": "bucket", '
-             '"batch_size": 32, "sorting_keys": ["a"]}}'},
-        ),
-        ({"iterator": {"type": "homogeneous_batch"}}, {"iterator": "data_loader"}),
-        (
-            {"dataset_reader": {"type": "snli", "lazy": True},
-             "validation_dataset_reader": {"type": "snli", "lazy": True}},
-            {"dataset_reader.lazy": "data_loader.max_instances_in_memory: 1000",
-             "validation_dataset_reader.lazy": "remove it"},
-        ),
-        (
-            {"dataset_reader": {"readers": {"a": {"type": "snli", "lazy": False}}}},
-            {"dataset_reader.readers.a.lazy": "remove it"},
-        ),
-        (
-            {"dataset_reader": {"tokenizer": {"type": "word", "word_filter": {"type": "stop"}}}},
-            {"dataset_reader.tokenizer.type": 'dataset_reader.tokenizer.type: "spacy"',
-             "dataset_reader.tokenizer.word_filter": "remove it"},
-        ),
-        (
-            {"dataset_reader": {"tokenizer": {"word_splitter": "just_spaces"}}},
-            {"dataset_reader.tokenizer.word_splitter":
-             'dataset_reader.tokenizer.type: "just_spaces"'},
-        ),
-        (
-            {"dataset_reader": {"tokenizer": {"word_splitter": {"type": "spacy", "tags": True}}}},
-            {"dataset_reader.tokenizer.word_splitter": 'dataset_reader.tokenizer.type: "spacy"',
-             "dataset_reader.tokenizer.word_splitter.tags":
-             "dataset_reader.tokenizer.tags: true"},
-        ),
-        (
-            {"dataset_reader": {"tokenizer": {"type": "word", "word_splitter": "just_spaces"},
-                                "target_tokenizer": "word"}},
-            {"dataset_reader.tokenizer.word_splitter":
-             'dataset_reader.tokenizer.type: "just_spaces"',
-             "dataset_reader.target_tokenizer": 'dataset_reader.target_tokenizer.type: "spacy"'},
-        ),
-        (
-            {"dataset_reader": {"tokenizer": {"word_splitter": {"pos_tags": True}, "type": "word",
-                                              "end_tokens": ["@@NULL@@"]}}},
-            {"dataset_reader.tokenizer.word_splitter.pos_tags":
-             "dataset_reader.tokenizer.pos_tags: true",
-             "dataset_reader.tokenizer.type": 'dataset_reader.tokenizer.type: "spacy"'},
-        ),
-        (
-            {"dataset_reader": {"tokenizer": {"start_tokens": ["a"], "type": "word",
-                                              "word_splitter": {"type": "just_spaces"}}},
-             "validation_dataset_reader": {"tokenizer": {"word_splitter": "letters_digits",
-                                                         "end_tokens": ["a"]}}},
-            {"dataset_reader.tokenizer.start_tokens":
-             'remove it, or use "spacy" and split_on_spaces: true for "just_spaces"',
-             "dataset_reader.tokenizer.word_splitter":
-             'dataset_reader.tokenizer.type: "just_spaces"',
-             "validation_dataset_reader.tokenizer.word_splitter":
-             'validation_dataset_reader.tokenizer.type: "letters_digits"',
-             "validation_dataset_reader.tokenizer.end_tokens": "remove it"},
-        ),
-        (
-            {"dataset_reader": {"tokenizer": {"type": "word", "word_splitter": "bert-basic"}},
-             "model": {"text_field_embedder": {"bert": {"type": "bert-pretrained"}}}},
-            {"dataset_reader.tokenizer.word_splitter": 'dataset_reader.tokenizer.type: "spacy"',
-             "model.text_field_embedder.bert.type":
-             f"model.text_field_embedder.bert.{MISMATCHED}{EMBEDDER}"},
-        ),
-        (
-            {"dataset_reader": {"token_indexers": {
-                "bert": {"type": "bert-pretrained", "pretrained_model": "bert-base-cased",
-                         "do_lowercase": False, "use_starting_offsets": True}}},
-             "model": {"text_field_embedder": {"token_embedders": {
-                 "bert": {"type": "bert-pretrained", "pretrained_model": "bert-base-cased"}}}}},
-            {"dataset_reader.token_indexers.bert.type":
-             f"dataset_reader.token_indexers.bert.{MISMATCHED}{INDEXER}",
-             "model.text_field_embedder.token_embedders.bert.type":
-             f"model.text_field_embedder.token_embedders.bert.{MISMATCHED}{EMBEDDER}"},
-        ),
-        (
-            {"model": {"text_field_embedder": {
-                "allow_unmatched_keys": True,
-                "embedder_to_indexer_map": {"elmo": ["elmo", "tokens"]},
-                "elmo": ELMO,
-            }}},
-            {"model.text_field_embedder.allow_unmatched_keys": "remove it",
-             "model.text_field_embedder.embedder_to_indexer_map": "remove it",
-             "model.text_field_embedder.elmo":
-             "model.text_field_embedder.token_embedders.elmo"},
-        ),
-        (
-            {"vocabulary": {"directory_path": "words", "extend": True}},
-            {"vocabulary.directory_path": FROM_FILES, "vocabulary.extend": FROM_FILES},
-        ),
-        (
-            {"trainer": {"cuda_device": [0, 1], "shuffle": False, "type": "default"}},
-            {"trainer.cuda_device": "distributed.cuda_devices: [0, 1]",
-             "trainer.shuffle": "data_loader.shuffle: false, or of its batch_sampler",
-             "trainer.type": "remove it"},
-        ),
-        (
-            {"trainer": {"cuda_device": [0], "shuffle": True}},
-            {"trainer.cuda_device": "trainer.cuda_device: 0", "trainer.shuffle": "remove it"},
-        ),
-        (
-            {"trainer": {"model_save_interval": 60, "keep_serialized_model_every_num_seconds": 9}},
-            {"trainer.model_save_interval": "trainer.checkpointer.save_every_num_seconds: 60",
-             "trainer.keep_serialized_model_every_num_seconds": "remove it"},
-        ),
-        (
-            {"trainer": {"summary_interval": 1, "histogram_interval": 1, "log_batch_size_period": 1,
-                         "should_log_learning_rate": True}},
-            dict.fromkeys(("trainer.summary_interval", "trainer.histogram_interval",
-                           "trainer.log_batch_size_period", "trainer.should_log_learning_rate"),
-                          TENSORBOARD),
-        ),
-    ],
-)  # fmt: skip
-def test_an_outdated_key(config: dict[str, Any], lines: dict[str, str]) -> None:
+@pytest.mark.parametrize("rows", OUTDATED.strip().split("\n\n"))
+def test_an_outdated_key(rows: str) -> None:
     """By comparing the parameters of 0.9 with those of 2.10.1. The published configs have the
     other keys."""
-    assert lines_of(config) == [f"{old} -> {new}" for old, new in lines.items()]
+    config: dict[str, Any] = {}
+    expected = []
+    for row in rows.splitlines():
+        if row.startswith("-> "):
+            expected.append(f"{key} {row}")
+        else:
+            key, value = row.split(" = ")
+            *blocks, last = key.split(".")
+            block_at(config, blocks)[last] = json.loads(value)
+    assert lines_of(config) == expected
 
 
 @pytest.mark.parametrize(
