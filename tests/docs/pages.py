@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,11 +120,6 @@ def sections(page: Path) -> list[Section]:
         )
         for k, following in pairwise([*heads, len(tokens)])
     ]
-
-
-def subsections(found: list[Section], k: int) -> Iterator[Section]:
-    """The sections of a page that are in section k."""
-    return takewhile(lambda section: section.level > found[k].level, found[k + 1 :])
 
 
 def anchors(page: Path) -> set[str]:

@@ -12,8 +12,6 @@ from allennlp.common import checks, registrable
 from allennlp.modules.text_field_embedders import basic_text_field_embedder
 from allennlp.training import util as training_util
 
-from experiments.report.analyses import TABLES
-from experiments.rows import known_rows
 from tests.docs.configs import evaluate, registered_names, types
 from tests.docs.folder import prepare
 from tests.docs.pages import (
@@ -25,11 +23,8 @@ from tests.docs.pages import (
     ROOT,
     SOURCES,
     Block,
-    anchor_of,
     anchors,
     links,
-    sections,
-    subsections,
 )
 from tests.docs.test_reference import registered
 
@@ -43,9 +38,6 @@ CHECKED += [ROOT / "experiments" / name for name in ("details.md", "models.md")]
 CHECKED += [*ROOT.glob("elmo_plugin/pretrained/*/*.md"), *ROOT.glob("models/*/*/*.md")]
 POINTING = [file for file in SOURCES if any(links(file))]
 """The sources that name pages."""
-VERBS = ("change", "choose", "compare", "install")
-"""The names of pages that are verbs in other texts of links."""
-FOLLOWING = re.compile(r"\b(?:next|previous|following)(?: \w+)? sections?\b")
 
 
 def name_of(file: Path) -> str:
@@ -67,45 +59,6 @@ def test_links_lead_somewhere(file: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{file.name}: {link}"
 
 
-def test_the_demo_names_a_section() -> None:
-    """What `make demo` prints at its end, read by hand."""
-    assert ("README.md#train-a-bilm", "Train a biLM") in links(ROOT / "demo" / "__main__.py")
-
-
-@pytest.mark.parametrize("page", CHECKED, ids=name_of)
-def test_texts_of_links_fit_what_they_lead_to(page: Path) -> None:
-    """A text that begins with the name of a page leads to that page, or to a heading with the word.
-    A word that only a subsection of the linked section has is reason to link the subsection; words
-    are compared by their first five letters. A section that another page may get is linked, and not
-    called the next one."""
-    wrong = []
-    for link in links(page):
-        name, _, anchor = link.target.partition("#")
-        target = (page.parent / name).resolve() if name else page
-        if target not in CHECKED or target.suffix != ".md":
-            continue
-        found = sections(target)
-        k = [anchor_of(section.title) for section in found].index(anchor) if anchor else 0
-        first = link.text.lower().split()[0]
-        is_page = ROOT / "docs" / f"{first}.md" in DOCS and first not in VERBS
-        if is_page and first != target.stem and not beginnings(first) & beginnings(found[k].title):
-            wrong.append(f"{link}: it does not lead to {first}.md")
-        if anchor:
-            missing = beginnings(link.text) - beginnings(found[k].title + " " + found[k].text)
-            wrong += [
-                f"{link}: only the subsection {section.title!r} has the words"
-                for section in subsections(found, k)
-                if missing & beginnings(section.title + " " + section.text)
-            ]
-    text = " ".join(section.text for section in sections(page))
-    wrong += FOLLOWING.findall(re.sub(r"\[[^]]*\]\([^)]*\)|\s+", " ", text))
-    assert not wrong
-
-
-def beginnings(text: str) -> set[str]:
-    return {word[:5] for word in re.findall(r"[a-z]{4,}", text.lower())}
-
-
 def test_contributing_lists_the_targets_of_the_makefile() -> None:
     """The expected targets and their order are those of `.PHONY`, which make itself reads."""
     makefile = (ROOT / "Makefile").read_text("utf-8").replace("\\\n", " ")
@@ -113,23 +66,6 @@ def test_contributing_lists_the_targets_of_the_makefile() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     listed = re.findall(r"^make ([\w-]+)", text.partition("```bash\n")[2].partition("```")[0], re.M)
     assert listed == phony.split()
-
-
-def test_the_commands_of_the_analyses_make_their_rows() -> None:
-    """The section that the details of the results name for the commands of tables 4 to 6 has the
-    file and each model of the stored rows of these tables."""
-    page = ROOT / "experiments" / "details.md"
-    text = re.sub(r"\s+", " ", page.read_text("utf-8"))
-    (link,) = re.findall(r"\]\(([^)]+)\) has the commands for tables 4 to 6", text)
-    name, anchor = link.split("#")
-    found = sections((page.parent / name).resolve())
-    (section,) = [x for x in found if anchor_of(x.title) == anchor]
-    commands = re.sub(r"\\\n", "", section.text)
-    for title, (file, _) in TABLES.items():
-        if title.startswith(("Table 4", "Table 5", "Table 6")):
-            command = re.search(rf"python -m experiments.+--results {file.name}", commands)
-            for bilm in {row["bilm"] for row in known_rows(file)} - {None}:  # a baseline has none
-                assert command and re.search(rf"\b{bilm}=", commands), (title, bilm)
 
 
 SAVED = ("json", "toml")
@@ -229,19 +165,3 @@ def test_each_command_is_written_in_one_of_two_ways() -> None:
             if program == "allennlp" and needs_elmo:
                 wrong.append(f"{file.name}: {program} {name}{arguments}")
     assert not wrong
-
-
-def test_the_readme_has_what_a_plugin_is_for() -> None:
-    """By definition: the first page's commands, config and line of code, all of which are run
-    except the two targets of `make`, and its length."""
-    page = ROOT / "README.md"
-    assert len(page.read_text("utf-8").splitlines()) <= 120
-    found = [block for block in ALL_BLOCKS if block.page == page.name]
-    targets = {x for block in found if block.not_run for x in re.findall(r"make \w+", block.code)}
-    assert {"make demo", "make test"} <= targets
-    run = "".join(block.code for block in found if not block.not_run).replace("\\\n", "")
-    for name in ("train", "predict"):
-        assert re.search(rf"allennlp {name} [^\n|]*--include-package elmo_plugin", run), name
-    configs = [block.code for block in found if block.language == "jsonnet"]
-    assert any("elmo.input(" in code for code in configs)
-    assert "type: 'elmo'" in page.read_text("utf-8") and "Elmo.from_files(" in run
