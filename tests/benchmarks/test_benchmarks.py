@@ -5,9 +5,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import __main__ as command
-from benchmarks import changes, embedding, installed, kernels, task_modules, training
-from benchmarks.measure import MatrixProductPeak, in_turns
+from benchmarks import embedding, installed, kernels, task_modules, training
+from benchmarks.measure import in_turns
 from benchmarks.operations import (
     FORWARD_AND_BACKWARD,
     char_cnn_operations,
@@ -16,14 +15,12 @@ from benchmarks.operations import (
 )
 from benchmarks.peer_language_model import AllenNLPLanguageModel
 from benchmarks.settings import QUICK, Settings, blocks, options_of
-from elmo_plugin.checks import InputError
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM, lstm
 from elmo_plugin.ops.backend import quantizes
 from elmo_plugin.ops.lstm import reference_lstm
 from elmo_plugin.ops.private_torch import CPU_HAS_BFLOAT16
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.data.data_loader import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.text.characters import words_to_characters
@@ -102,63 +99,13 @@ def test_operations_of_the_softmax_by_hand():
     assert softmax_operations(tiny_options(), 5, 3) == 2 * (2 * 5 * 4 * 2)
 
 
-def test_operations_of_vectors():
-    """A word that occurs again costs only the LSTMs, and under `"carry"` each sentence has two more
-    boundaries to read."""
-    options = options_of(NAME, MODEL)
-    elmo = Elmo(BiLM(options))
-    batch = elmo.characters([["one", "two", "one"], ["two"]])
-    once = embedding.operations(elmo, [batch], "warm")
-    words = elmo.characters([["one", "two"]])[0]
-    assert once == lstm_operations(options, 4) + char_cnn_operations(options, words)
-    twice = embedding.operations(elmo, [batch, batch], "warm")
-    assert twice - once == lstm_operations(options, 4)
-    carried = embedding.operations(elmo, [batch], "carry")
-    assert carried - once == lstm_operations(options, 2 * 2)
-
-
-def test_in_turns():
-    """The expected order is A B A B A B."""
-    calls: list[str] = []
-    times = in_turns(
-        lambda: calls.append("a"), lambda: calls.append("b"), n_rounds=3, least_seconds=0
-    )
-    assert "".join(calls) == "ababab"
-    assert len(times) == 2 and min(times) > 0
-
-
-def test_peak_is_the_best_of_all_tries():
-    """Another try can only raise the peak, and the limit is the operations divided by the rate."""
-    peak = MatrixProductPeak(quick=True)
-    before = peak.gflops
-    peak()
-    assert peak.gflops >= before > 0
-    assert peak.seconds_at_least(3e9) == pytest.approx(3 / peak.gflops)
-
-
 def test_peer_is_the_same_model():
-    """Both models have the same numbers of parameters, and all of the peer's are trained."""
-    n_words = 40
-    vocabulary = BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", *map(str, range(n_words - 3))])
-    options = options_of(NAME, MODEL)
-    ours = BiLMModel(vocabulary, **MODEL, n_negative_samples=8)
-    peer = AllenNLPLanguageModel(options, n_words, 8, dropout=0.0)
-
-    def count(model: torch.nn.Module) -> int:
-        return sum(parameter.numel() for parameter in model.parameters())
-
-    assert count(peer) == count(ours)
-    tokens = torch.arange(10).view(2, 5)
-    words = torch.from_numpy(words_to_characters(list(map(str, range(10))), 50))
-    window = {
-        "words": words,
-        "forward_inputs": tokens,
-        "forward_targets": tokens + 3,
-        "backward_targets": tokens + 4,
-    }
-    peer(torch.ones(2).bool(), LazyWindow(lambda: window))["loss"].backward()
-    unused = [name for name, x in peer.named_parameters() if x.grad is None or not x.grad.any()]
-    assert not unused
+    """Both models have the same number of parameters."""
+    words = ["<S>", "</S>", "<UNK>", *map(str, range(37))]
+    ours = BiLMModel(BiLMVocabulary.from_words(words), **MODEL, n_negative_samples=8)
+    peer = AllenNLPLanguageModel(options_of(NAME, MODEL), len(words), 8, dropout=0.0)
+    counts = [sum(x.numel() for x in model.parameters()) for model in (peer, ours)]
+    assert counts[0] == counts[1]
 
 
 def test_vectors_are_those_of_the_stock_module(text, tmp_path, once):
@@ -187,15 +134,6 @@ def test_installed_runs(text, once):
     assert all(row["tokens_per_second"] > 0 for row in records)
 
 
-def test_sample(text):
-    """Of 600 sentences the sample has every twentieth."""
-    lines = open(text).read().splitlines()
-    assert embedding.sample(text, 30) == [line.split() for line in lines[::20]]
-    assert {len(sentence) for sentence in embedding.sample(text, 10, 7)} == {7}
-    with pytest.raises(InputError, match=r"text\.txt: expected 601 sentences.*found 600"):
-        embedding.sample(text, 601)
-
-
 def test_training_runs(text, once, capsys):
     """The figures of a record follow from one another."""
     settings = Settings(text=text, quick=True, profile=True)
@@ -208,43 +146,21 @@ def test_training_runs(text, once, capsys):
     assert "vocabulary 4,000 (" in printed and "Our largest costs" in printed
 
 
-def test_kernels_run(once):
-    """The ratio is that of the two times."""
-    softmax = kernels.compare_softmax(torch.float32, 16, 32)
-    layer = kernels.compare_layer(torch.float32, 64, 16, 4, 3, train=True)
-    for record in (softmax, layer, kernels.compare_convolutions(train=True)):
-        assert record["ratio"] == pytest.approx(record["pytorch"] / record["kernel"])
-    assert softmax["share_of_limit"] > 0
-
-
-@pytest.mark.parametrize("kind", ["lstm", "cnn"])
-def test_task_modules_runs(once, kind):
-    """The ratio is that of the two times."""
-    record = task_modules.compare(kind, 3)
-    assert record["ratio"] == pytest.approx(record["AllenNLP"] / record["ours"])
-
-
-def test_changes_runs(monkeypatch, capsys):
-    """The numbers are those of the arguments."""
-    arguments = "--words 3 --uses 4 --size 5 --permutations 6 --measures apd jsd"
-    monkeypatch.setattr("sys.argv", ["changes", *arguments.split()])
-    changes.main()
-    printed = capsys.readouterr().out
-    assert "3 words, 4 uses of each in both texts: {'measures': ['apd', 'jsd']" in printed
-    assert "s of CPU time" in printed and "GiB" in printed
-
-
 @pytest.mark.parametrize(
-    "arguments, message",
+    ("ours", "theirs", "measure"),
     [
-        (["speed"], "expected parts out of embedding, installed, scores, training, found"),
-        (["--threads", "0"], "--threads: expected at least 1, found 0"),
-        (["--json", "/no/such/out.json"], "expected a file in a folder, found no /no/such"),
+        ("kernel", "pytorch", lambda: kernels.compare_softmax(torch.float32, 16, 32)),
+        (
+            "kernel",
+            "pytorch",
+            lambda: kernels.compare_layer(torch.float32, 64, 16, 4, 3, train=True),
+        ),
+        ("kernel", "pytorch", lambda: kernels.compare_convolutions(train=True)),
+        ("ours", "AllenNLP", lambda: task_modules.compare("lstm", 3)),
+        ("ours", "AllenNLP", lambda: task_modules.compare("cnn", 3)),
     ],
 )
-def test_bad_arguments(arguments, message, monkeypatch, capsys):
-    """The error is one sentence."""
-    monkeypatch.setattr("sys.argv", ["benchmarks", *arguments])
-    with pytest.raises(SystemExit):
-        command.parse()
-    assert message in capsys.readouterr().err
+def test_ratios(once, ours, theirs, measure):
+    """The ratio is that of the two times."""
+    record = measure()
+    assert record["ratio"] == pytest.approx(record[theirs] / record[ours])

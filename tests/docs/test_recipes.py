@@ -8,12 +8,10 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -67,33 +65,17 @@ def test_a_recipe_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 45
 
 
-@pytest.fixture(params=["folder", "zip", "address"])
-def published(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A model as repositories publish it: options.json, one HDF5 file of any name, and others."""
+def test_published_model(tmp_path: Path) -> None:
+    """The expected vectors are those of the same files in the package, which the model has as
+    repositories publish them: options.json, one HDF5 file of any name, and others. Other ways to
+    name a model are in tests/formats/test_find.py."""
     folder = tmp_path / "193"
     folder.mkdir()
-    files = pretrained_files("tiny")
-    shutil.copy(files.options_file, folder / "options.json")
-    shutil.copy(files.weight_file, folder / "model.hdf5")
-    shutil.copy(files.vocabulary_file, folder / "vocab.txt")
-    if request.param == "folder":
-        yield str(folder)
-        return
-    file = shutil.make_archive(str(folder), "zip", folder)
-    if request.param == "zip":
-        yield file
-        return
-    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/193.zip"
-        server.shutdown()
-
-
-def test_published_model(published: str, tmp_path: Path) -> None:
-    """The expected vectors are those of the same files in the package."""
+    for file, name in zip(pretrained_files("tiny"), ("options.json", "model.hdf5", "vocab.txt")):
+        shutil.copy(file, folder / name)
     out = tmp_path / "out.npz"
-    run("published_model.py", published, SENTENCES[0], out)
+    archive = shutil.make_archive(str(folder), "zip", folder)
+    run("published_model.py", archive, SENTENCES[0], out)
     expected = Elmo.from_pretrained("tiny").embed(SENTENCES[0], "all")
     with np.load(out) as found:
         assert list(found["tokens"]) == SENTENCES[0].split()
@@ -127,37 +109,30 @@ def test_two_nodes(tmp_path: Path) -> None:
     prepare(tmp_path)
     (tmp_path / "recipes").unlink()
     shutil.copytree(RECIPES, tmp_path / "recipes")  # next to the smaller configs
+    environment = {"PRIMARY": "127.0.0.1", "PORT": str(free_port())}
+    train = partial(python, "-m", "elmo_plugin", "train", "recipes/two_nodes.jsonnet", "-s")
+    one = '{"distributed.num_nodes": 1, "distributed.cuda_devices": [-1, -1]}'
+    with ThreadPoolExecutor(2) as threads:
+        nodes = [
+            threads.submit(train, f"node{k}", "--node-rank", k, folder=tmp_path, **environment)
+            for k in (0, 1)
+        ]
+        for node in nodes:
+            node.result(TIMEOUT)
+    train("one", "-o", one, folder=tmp_path, PRIMARY="127.0.0.1", PORT="0")
+    first, *others = (
+        torch.load(tmp_path / name / "best.th", weights_only=True)
+        for name in ("node0", "node1", "one")
+    )
+    for weights in others:
+        for key, tensor in first.items():
+            assert torch.equal(tensor, weights[key]), key
+
+
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PRIMARY": "127.0.0.1", "PORT": port}
-    train = [sys.executable, "-m", "elmo_plugin", "train", "recipes/two_nodes.jsonnet"]
-    one = '{"distributed.num_nodes": 1, "distributed.cuda_devices": [-1, -1]}'
-    runs = {"node0": ["--node-rank", "0"], "node1": ["--node-rank", "1"], "one": ["-o", one]}
-    started = {}
-    for name, options in runs.items():
-        if name == "one":
-            assert [process.wait(TIMEOUT) for process in started.values()] == [0, 0], _logs(
-                tmp_path
-            )
-            environment["PORT"] = "0"
-        log = (tmp_path / f"{name}.log").open("w")
-        started[name] = subprocess.Popen(
-            [*train, "-s", name, *options],
-            cwd=tmp_path,
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-    assert started["one"].wait(TIMEOUT) == 0, _logs(tmp_path)
-    weights = [torch.load(tmp_path / name / "best.th", weights_only=True) for name in runs]
-    for key, tensor in weights[0].items():
-        assert torch.equal(tensor, weights[1][key]), key
-        assert torch.equal(tensor, weights[2][key]), key
-
-
-def _logs(folder: Path) -> str:
-    return "\n".join(file.read_text()[-3000:] for file in sorted(folder.glob("*.log")))
+        return free.getsockname()[1]
 
 
 SEQUENCES = {"sp|P1|A_B": "MKVLAAGIW", "Q2": "ACD", "Q3": "M" * 60}
@@ -222,28 +197,13 @@ def test_proteins_after_an_interruption(
     assert sorted(tmp_path.iterdir()) == sorted([fasta, *files])
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("MKVL\n", "MKVL"),
-        ("", ""),
-        (">A\nMK*VL\n", ">A\\nMK*VL"),
-        (">A\nMK\n>B\n", ">B"),
-        (">A\nMK\n> B\nMK\n", "> B\\nMK"),
-        (">A\nMK1\n", ">A\\nMK1"),
-        (">A\n---\n", ">A\\n---"),
-    ],
-)
-def test_a_file_that_is_not_fasta(
-    text: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_not_fasta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has what is there, and nothing is computed."""
     fasta = tmp_path / "a.fasta"
-    fasta.write_text(text)
+    fasta.write_text(">A\nMK*VL\n>B\n")
     monkeypatch.setattr(sys, "argv", ["", "small", str(fasta), *map(str, (tmp_path / "a", "b"))])
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises(SystemExit, match=r"a\.fasta: .*found '>A\\nMK\*VL'"):
         runpy.run_path(str(RECIPES / "proteins.py"))
-    assert str(end.value) == f"{fasta}: expected >NAME and letters, found '{found}'"
     assert [*tmp_path.iterdir()] == [fasta]
 
 
@@ -282,14 +242,13 @@ def test_static_vectors(small: Elmo, text: Path, tmp_path: Path) -> None:
 def test_serve(layer: str, tmp_path: Path) -> None:
     """Clients that ask at the same time get the vectors of `embed`, also for a sentence that is
     padded, and a request of another form gets the status 422."""
-    needs_serving()
+    for package in ("fastapi", "onnxruntime", "onnxscript", "uvicorn"):
+        pytest.importorskip(package, reason=f"{package} is not installed: make docs-test does it")
     import requests
 
     tiny = Elmo.from_pretrained("tiny")
     torch.onnx.export(tiny.export(layer), dynamo=True).save(tmp_path / "elmo.onnx")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     address = f"http://127.0.0.1:{port}/vectors"
     arguments = ["-m", "uvicorn", "serve:app", "--app-dir", str(RECIPES), "--port", str(port)]
     environment = {**os.environ, "MODEL": str(tmp_path / "elmo.onnx")}
@@ -309,48 +268,12 @@ def test_serve(layer: str, tmp_path: Path) -> None:
                 assert answer.status_code == 200, answer.text
                 for found, expected in zip(answer.json(), tiny.embed(batch, layer), strict=True):
                     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
-        for wrong in (
-            [],
-            [[]],
-            "The dog .",
-            ["The", "dog"],
-            [["A"] * 513],
-            [[1]],
-            [["A", ""]],
-            [["A dog"]],
-        ):
+        long = [["A"] * 513]
+        for wrong in ([], [[]], "The dog .", ["The", "dog"], long, [[1]], [["A", ""]], [["A dog"]]):
             assert ask(wrong).status_code == 422, wrong
     finally:
         server.terminate()
         server.wait(TIMEOUT)
-
-
-def needs_serving() -> None:
-    for package in ("fastapi", "onnxruntime", "onnxscript", "uvicorn"):
-        pytest.importorskip(package, reason=f"{package} is not installed: make docs-test does it")
-
-
-@pytest.mark.parametrize(
-    "how", [{"keep_sentence_boundaries": True}, {"num_output_representations": 2}]
-)
-def test_serve_refuses_other_programs(how: dict, tmp_path: Path) -> None:
-    """By hand: the outputs of a model, which a program of `torch.export.export` has, are its mixes,
-    with boundaries if it keeps them, and a mask. The server does not start with them."""
-    needs_serving()
-    tiny = Elmo.from_pretrained("tiny", **how)
-    dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
-    ids = tiny.characters([["one", "two"], ["one"]])
-    program = torch.export.export(tiny, (ids,), dynamic_shapes=(dynamic,))
-    torch.onnx.export(program, dynamo=True).save(tmp_path / "elmo.onnx")
-    done = subprocess.run(
-        [sys.executable, str(RECIPES / "serve.py")],
-        env={**os.environ, "MODEL": str(tmp_path / "elmo.onnx")},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("MODEL: expected the output of Elmo.export, found those of")
 
 
 def test_raw_text(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from scipy.stats import spearmanr
 
 from elmo_plugin import Elmo
 from experiments import dwug
-from experiments.rows import read_rows, save_rows
 
 WORDS = ("cell_nn", "coach_nn", "pin_vb")
 HEAD = "lemma grouping identifier context_tokenized indexes_target_token_tokenized"
@@ -44,23 +43,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_tables(folder: Path) -> None:
-    """By hand: the rows of all words, with quotes and *NA* as they are written; a pair once, with
-    the mean of its judgments in either order, without those that are 0."""
+def test_pairs(folder: Path) -> None:
+    """By hand: a pair once, with the mean of its judgments in either order, without those that are
+    0. Quotes and *NA* are words."""
     uses = dwug.read_uses(folder)
-    assert len(uses) == 36 and list(uses["word"].unique()) == list(WORDS)
-    assert uses["cluster"].tolist()[:7] == [0, 0, 0, -1, 0, 0, 0]
-    tokens = [text.split()[k] for text, k in zip(uses["sentence"], uses["start"])]
-    assert {x.removesuffix("s") for x in tokens} == {word[:-3] for word in WORDS}
     assert uses["sentence"].str.contains('"').any() and uses["sentence"].str.contains("NA").any()
-    pairs = dwug.read_pairs(folder, uses)
     given: dict[frozenset, list[int]] = {}
-    for word in WORDS:
-        for line in (folder / f"data/{word}/judgments.csv").read_text().splitlines()[1:]:
+    for file in folder.glob("data/*/judgments.csv"):
+        for line in file.read_text().splitlines()[1:]:
             a, b, _, judgment = line.split("\t")
             given.setdefault(frozenset([a, b]), []).append(int(judgment))
     expected = {key: np.mean([x for x in own if x]) for key, own in given.items()}
-    names = uses["identifier"]
+    names, pairs = uses["identifier"], dwug.read_pairs(folder, uses)
     found = {frozenset([names[a], names[b]]): x for a, b, x in pairs[["a", "b", "judgment"]].values}
     assert found == pytest.approx(expected) and len(pairs) == len(expected)
 
@@ -99,8 +93,7 @@ def test_rows(folder: Path) -> None:
             assert found["pairs_spearman"] == pytest.approx(expected, abs=0.01)
         every = [1 - cosine(vectors[a], vectors[b]) for a, b in zip(pairs["a"], pairs["b"])]
         expected = spearmanr(np.round(every, 5), pairs["judgment"]).statistic
-        value, low, high = row["metrics"]["all_pairs"]
-        assert value == pytest.approx(expected, abs=0.01) and low <= value <= high
+        assert row["metrics"]["all_pairs"][0] == pytest.approx(expected, abs=0.01)
 
 
 def test_spearman() -> None:
@@ -110,53 +103,3 @@ def test_spearman() -> None:
     found = dwug.spearman(x, y)
     assert found[:3] == pytest.approx([spearmanr(*pair).statistic for pair in zip(x[:3], y[:3])])
     assert np.isnan(found[3])
-
-
-def made_up(bilm: str, layer: str, noise: float) -> dict:
-    """The row of a layer whose scores follow the change of 30 words with some noise."""
-    random = np.random.default_rng(2)
-    change, other = random.random((2, 30))
-    words = {
-        f"w{k}_nn": {
-            "uses": [100, 100],
-            "pairs": 50,
-            "change": x,
-            "apd": x + noise * y,
-            "prt": 1 + y,
-            "pairs_spearman": 0.2 + 0.1 * x if k else float("nan"),
-        }
-        for k, (x, y) in enumerate(zip(change, other))
-    }
-    metrics = {"words": words, "all_pairs": [0.3, 0.2, 0.4]}
-    return {"bilm": bilm, "settings": {"layer": layer}, "metrics": metrics}
-
-
-def test_intervals() -> None:
-    """Expected: SciPy's Spearman, within its interval; equal rows differ by nothing in every
-    sample; the mean of words leaves out one whose pairs have one judgment."""
-    a, b = made_up("a", "LSTM 2", 1.0), made_up("b", "LSTM 2", 0.0)
-    found = dwug.correlation(a, "apd")
-    expected = spearmanr(dwug.column(a, "apd"), dwug.column(a, "change")).statistic
-    assert found.value == pytest.approx(expected) and found.low < expected < found.high
-    assert dwug.correlation(b, "apd") == pytest.approx((1, 1, 1))
-    assert dwug.correlation(a, "apd", a) == (0, 0, 0)
-    assert dwug.correlation(b, "apd", a).value == pytest.approx(1 - expected)
-    change = dwug.column(a, "change")
-    assert dwug.within(a).value == pytest.approx(0.2 + 0.1 * change[1:].mean())
-
-
-def test_sections(tmp_path: Path) -> None:
-    """By hand: the headline is the last LSTM layer of each biLM, and has no transformer."""
-    layers = ("words", "LSTM 1", "LSTM 2", "average")
-    rows = [made_up(name, layer, 0.0) for name in ("a", "b") for layer in layers]
-    rows += [made_up("minilm", layer, 1.0) for layer in ("embeddings", "layer 1", "average")]
-    save_rows(tmp_path / dwug.FILE.name, rows)
-    assert len(read_rows(tmp_path / dwug.FILE.name)) == 11
-    found = dwug.sections(tmp_path)
-    lines = found["Change of meaning"].splitlines()
-    assert lines[0].startswith("|  | change of 30 words, `apd` | above `a` |")
-    assert lines[2].startswith("| `a` | 1.00 (1.00 to 1.00) |  | 0.30 (0.20 to 0.40) | 0.2")
-    assert lines[3].startswith("| `b` | 1.00 (1.00 to 1.00) | +0.00 (+0.00 to +0.00) |")
-    assert len(lines) == 4
-    assert "| `minilm` | layer 1 |" in found["Change of meaning by layer"]
-    assert dwug.sections(tmp_path / "none") == {}

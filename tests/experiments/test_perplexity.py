@@ -42,13 +42,3 @@ def test_as_allennlp_evaluate(bilm_archive: str, text: Path, state: str, tmp_pat
     found = perplexity.perplexity(model, open_corpus(text, tmp_path / "cache"), state)
     for name in ("forward_perplexity", "backward_perplexity", "perplexity"):
         assert found[name] == pytest.approx(expected[name], rel=1e-5)
-
-
-def test_table(bilm_archive: str, text: Path, tmp_path: Path) -> None:
-    """By hand: 14 tokens, of which 1 is no word of the vocabulary, 20 times."""
-    model = Model.from_archive(bilm_archive)
-    corpus = open_corpus(text, tmp_path / "cache")
-    lines = perplexity.perplexity_table(model, {"text": corpus}, ["zero", "carry"]).splitlines()
-    assert lines[0] == "| text | tokens | `<UNK>` | read | forward | backward | joint |"
-    assert lines[2].startswith("| text | 280 | 7.1 % | `zero`, by sentence | ")
-    assert lines[3].startswith("| text | 280 | 7.1 % | `carry`, running text | ")

@@ -10,12 +10,10 @@ import pytest
 import scipy.special
 from matplotlib.figure import Figure
 
-from elmo_plugin.checks import InputError
 from experiments import agreement, blimp, dwug, probe, wic
 from experiments.grid.cells import Cell, Grid, read_grid
 from experiments.report import __main__ as report
 from experiments.report.__main__ import write_page
-from experiments.report.page import grid_sections, page
 from experiments.report.statistics import Results, Summary, differences
 from experiments.rows import append_row, read_rows
 from tests.conftest import ROOT
@@ -120,56 +118,9 @@ def test_numbers(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
         expected += [text(elmo), welch(none, elmo), f"{reduction:.1f} %"]
         expected += [welch(small, elmo)] * (elmo is not small)
     assert line == ["NER, F1", *expected]
-    # The grid has no cell of SRL with the transformer.
-    line = next(x for x in page.splitlines() if x.startswith("| SRL, F1 |"))
-    assert line.endswith(" |  |  |  |  |")
-    # Table 1 of the paper gives 21 % for NER.
-    line = lines_of(page, "The data")[2]
-    assert line == ["NER", "WNUT-17", "1,000", "90.15 → 92.22", "21.0 %"]
     lines = [line for line in lines_of(page, "Other biLMs") if line[0].startswith("NER")]
     for bilm, line in zip((random, static), lines, strict=True):
         assert line[1:] == [text(bilm), welch(none, bilm), welch(bilm, small)]
-
-    line = next(line for line in lines_of(page, "Table 3") if line[0].startswith("POS"))
-    same = {"task": "pos", "fraction": 1}
-    for place, found in zip(("input", "both", "output"), line[2:]):
-        of_place = values(rows, bilm="small", layers=0.001, place=place, **same)
-        assert found.removesuffix(" ↓") == text(of_place)
-    assert line[1] == text(values(rows, bilm="none", **same))
-    # Table 3 of the paper, without a baseline.
-    assert lines_of(page, "Table 3")[-1] == ["the paper's SRL", "", "84.7", "84.3", "80.9"]
-    assert lines_of(page, "Learned weights")[2][2:] == ["0.200", "0.500", "0.300", "1.500"]
-    n_runs = len(grid.cells())
-    total = ["all", f"{0.01 * n_runs:.2f}", f"{n_runs} of {n_runs}"]
-    assert total in lines_of(page, "Cost")
-
-
-def test_a_grid_of_your_own(grid: Grid, tmp_path: Path) -> None:
-    """By hand: its columns are its biLMs, without the paper's numbers, and the error of 40 %
-    becomes one of 20 %. Sections of tables that it lacks are left out."""
-    settings = {"task": "mine", "layers": 0.1, "place": "input", "fraction": 1, "seed": 1}
-    none = {**settings, "bilm": "none", "layers": None, "place": None}
-    cells = [Cell("table 1", x, {}) for x in (none, {**settings, "bilm": "german"})]
-    tasks = {"mine": {"title": "tags", "data": "own", "metric": "accuracy", "seconds": 1}}
-    own = Grid(tasks, {}, {"table 1": cells, "table 2": cells[1:]})
-    rows = [made_up_row(own, cell, value) for cell, value in zip(cells, (0.6, 0.8))]
-    sections = grid_sections(Results(own, rows), tmp_path / "results")
-    assert [re.split("[:,]", title)[0] for title in sections] == [
-        "Table 1",
-        "The data",
-        "Table 2",
-        "Learned weights of the layers",
-        "Cost",
-    ]
-    *_, header, _, line = sections["Table 1: with and without ELMo"].splitlines()
-    assert header == "| task | without ELMo | with `german` | gain | error reduction |"
-    assert line == "| tags, accuracy | 60.00 (1) | 80.00 (1) | +20.00 | 50.0 % |"
-    assert sections["The data, and the paper's results"].splitlines() == [
-        "| task | data | training examples |",
-        "| --- | --- | --- |",
-        "| tags | own | 1,000 |",
-    ]
-    assert "tags, input | 0.1 | 0.200 | 0.500 | 0.300" in " ".join(sections.values())
 
 
 def summary(*values: float) -> Summary:
@@ -213,268 +164,15 @@ def test_many_differences() -> None:
     assert all(text.split("(")[1].startswith("+") for text in found[:3])
 
 
-def test_holms_steps() -> None:
-    """By hand, as above: 11 passes the first of two levels, 0.025, and 3 not the second, 0.05."""
-    pairs = [(summary(50, 52), summary(50 + d, 52 + d)) for d in (3, 11)]
-    assert [text[:2] for text in differences(pairs)] == ["+3", "**"]
-
-
-def test_arrows(tmp_path: Path) -> None:
-    """By hand: with two seeds, 50 ± 1.41 differs from 60 ± 1.41, and 57 ± 1.41 does not."""
-    cells, rows = [], []
-    values = {"top": 50, "average": 57, 1: 60}
-    settings = {"task": "mine", "bilm": "small", "place": "input", "fraction": 1}
-    for layers, value in values.items():
-        for seed in (1, 2):
-            cells.append(Cell("table 2", {**settings, "layers": layers, "seed": seed}, {}))
-            rows.append((value + 2 * seed - 3) / 100)
-    tasks = {"mine": {"title": "tags", "data": "own", "metric": "accuracy", "seconds": 1}}
-    own = Grid(tasks, {}, {"table 2": cells})
-    results = Results(own, [made_up_row(own, cell, x) for cell, x in zip(cells, rows)])
-    section = grid_sections(results, tmp_path)["Table 2: layers"]
-    line = section.splitlines()[-1].strip("| ").split(" | ")[2:]
-    assert line == ["50.00 ± 1.41 (2) ↓", "60.00 ± 1.41 (2)", "57.00 ± 1.41 (2)"]
-    # Without the first, all are as good as the best.
-    own.tables["table 2"] = cells[2:]
-    assert "↓" not in grid_sections(results, tmp_path)["Table 2: layers"]
-
-
-def own_results(table: str, *settings: dict) -> Results:
-    """A row with the accuracy 0.5, 0.6, ... for each cell of a grid's only table."""
-    default = {"task": "mine", "layers": 0.1, "place": "input", "fraction": 1, "seed": 1}
-    cells = [Cell(table, default | x, {}) for x in settings]
-    tasks = {
-        name: {"title": f"tags {name}", "data": "own", "metric": "accuracy", "seconds": 1}
-        for name in {cell.settings["task"]: None for cell in cells}
-    }
-    grid = Grid(tasks, {}, {table: cells})
-    return Results(grid, [made_up_row(grid, c, 0.5 + 0.1 * k) for k, c in enumerate(cells)])
-
-
-NONE = {"bilm": "none", "layers": None, "place": None}
-
-
-def test_all_layers_and_bilms_are_shown(tmp_path: Path) -> None:
-    """By hand: the λ are between the last layer and the others, and the largest is the first."""
-    results = own_results(
-        "table 2",
-        NONE,
-        *({"bilm": "a", "layers": layers} for layers in (0.1, "words", "top", 1)),
-        {"bilm": "b", "layers": "top"},
-    )
-    assert grid_sections(results, tmp_path)["Table 2: layers"].splitlines() == [
-        "| task | without ELMo | last layer only | all, λ = 1 | all, λ = 0.1 | words only |",
-        "| --- | --- | --- | --- | --- | --- |",
-        "| tags mine (own), with `a` | 50.00 (1) | 80.00 (1) | 90.00 (1) | 60.00 (1) | 70.00 (1) |",
-        "| tags mine (own), with `b` | 50.00 (1) | 100.00 (1) |  |  |  |",
-    ]
-
-
-@pytest.mark.parametrize("table", ["table 1", "table 2", "table 3", "figure 1"])
-def test_two_results_in_one_place_are_refused(table: str, tmp_path: Path) -> None:
-    """A table shows one value of the settings that it does not compare."""
-    other = {"place": "output"} if table == "figure 1" else {"fraction": 0.1}
-    results = own_results(table, {"bilm": "a"}, {"bilm": "a", **other})
-    message = rf"{table}: mine with `a`: {next(iter(other))}: expected one value .* and "
-    with pytest.raises(InputError, match=message):
-        grid_sections(results, tmp_path)
-
-
-def test_tasks_with_different_bilms(tmp_path: Path) -> None:
-    """By hand: each task names its biLM."""
-    cells = [NONE, {"bilm": "a"}, NONE | {"task": "b"}, {"task": "b", "bilm": "c"}]
-    sections = grid_sections(own_results("table 1", *cells), tmp_path)
-    assert sections["Table 1: with and without ELMo"].splitlines()[-2:] == [
-        "| tags mine, accuracy, with `a` | 50.00 (1) | 60.00 (1) | +10.00 | 20.0 % |",
-        "| tags b, accuracy, with `c` | 70.00 (1) | 80.00 (1) | +10.00 | 33.3 % |",
-    ]
-    cells[1] |= {"fraction": 0.1}
-    sections = grid_sections(own_results("figure 1", *cells), tmp_path)
-    assert sections["Figure 1: size of the training data"].splitlines()[-3:] == [
-        "| tags mine (own) | 10 % | 1,000 |  | 60.00 (1) |  |",
-        "| tags mine (own) | 100 % | 1,000 | 50.00 (1) |  |  |",
-        "| tags b (own) | 100 % | 1,000 | 70.00 (1) |  | 80.00 (1) |",
-    ]
-
-
-def test_columns_of_table_1(tmp_path: Path) -> None:
-    """By hand: table 1 has both biLMs that the grid names, each compared with none and the second
-    with the first too; the third is compared with the first of them. A biLM without rows has no
-    column."""
-    results = own_results("table 1", NONE, {"bilm": "r"}, {"bilm": "a"}, {"bilm": "b"})
-    results.grid = results.grid._replace(columns=["a", "b"])
-    sections = grid_sections(results, tmp_path)
-    both = sections["Table 1: with and without ELMo"].splitlines()
-    groups = ["with `a` | gain | error reduction", "with `b` | gain | error reduction"]
-    assert both[4] == f"| task | without ELMo | {' | '.join(groups)} | gain over `a` |"
-    last = "70.00 (1) | +20.00 | 40.0 % | 80.00 (1) | +30.00 | 60.0 % | +10.00 |"
-    assert both[-1] == f"| tags mine, accuracy | 50.00 (1) | {last}"
-    others = sections["Other biLMs"].splitlines()
-    assert others[0] == "| task | with `r` | gain over none | gain of `a` over it |"
-    assert others[-1] == "| tags mine (own) | 60.00 (1) | +10.00 | +10.00 |"
-    assert "`b`" not in sections["Other biLMs"]
-    assert "<!-- with b -->" in (tmp_path / "gains.svg").read_text()
-
-    del results.rows[results.grid.tables["table 1"][-1].key]
-    sections = grid_sections(results, tmp_path)
-    assert f"| task | without ELMo | {groups[0]} |" in sections["Table 1: with and without ELMo"]
-    assert "with b" not in (tmp_path / "gains.svg").read_text() and len(sections) == 5
-
-
-def test_columns_that_are_no_bilms(tmp_path: Path) -> None:
-    """The message names the key."""
-    file = tmp_path / "grid.jsonnet"
-    file.write_text(
-        "{ tasks: {}, bilms: {}, tables: [{name: 'table 1', cells: [], columns: [1]}] }"
-    )
-    with pytest.raises(InputError, match=r"columns: expected biLMs among , found \[1\]"):
-        read_grid(file)
-
-
-def test_a_table_compares_the_seeds_that_it_lists(tmp_path: Path) -> None:
-    """By hand: table 3 has one seed of three, with the accuracy 0.7 without and 0.6 with ELMo."""
-    small = {"bilm": "a", "seed": 1}
-    seeds = [NONE | {"seed": 2}, small, NONE | {"seed": 1}, {"bilm": "a", "seed": 2}]
-    results = own_results("table 1", *seeds)
-    results.grid.tables["table 3"] = [results.grid.tables["table 1"][1]]
-    line = grid_sections(results, tmp_path)["Table 3: places"].splitlines()[-1]
-    assert line == "| tags mine (own) | 70.00 (1) | 60.00 (1) |"
-
-
-def test_a_grid_without_table_1(tmp_path: Path) -> None:
-    results = own_results("table 2", NONE, {"bilm": "a"})
-    sections = grid_sections(results, tmp_path)
-    assert page(sections, {}, results) == f"## Table 2: layers\n\n{sections['Table 2: layers']}\n"
-
-
-def test_a_baseline_without_errors(tmp_path: Path) -> None:
-    """By hand: it has no error that could be reduced."""
-    results = own_results("table 1", NONE, {"bilm": "a"})
-    results.rows[results.grid.tables["table 1"][0].key]["metrics"]["accuracy"] = 1.0
-    line = grid_sections(results, tmp_path)["Table 1: with and without ELMo"].splitlines()[-1]
-    assert line == "| tags mine, accuracy | 100.00 (1) | 60.00 (1) | -40.00 |  |"
-
-
-def test_mixes_of_different_sizes(tmp_path: Path) -> None:
-    """By hand: the last layer alone has no weights s, and a biLM may have fewer layers."""
-    all_s = {"x": [], "y": [0.4, 0.6], "z": [0.2, 0.3, 0.5]}
-    results = own_results("table 1", *({"bilm": "a", "task": task} for task in all_s))
-    for row in results.rows.values():
-        row["mixes"][0]["s"] = all_s[row["settings"]["task"]]
-    lines = grid_sections(results, tmp_path)["Learned weights of the layers"]
-    assert lines.splitlines() == [
-        "| mix | λ | s of words | LSTM 1 | LSTM 2 | γ |",
-        "| --- | --- | --- | --- | --- | --- |",
-        "| tags x, input | 0.1 |  |  |  | 1.500 |",
-        "| tags y, input | 0.1 | 0.400 | 0.600 |  | 1.500 |",
-        "| tags z, input | 0.1 | 0.200 | 0.300 | 0.500 | 1.500 |",
-    ]
-
-
-def test_the_same_rows_give_the_same_bytes(rows: list[dict], tmp_path: Path) -> None:
-    """In another order too. Without one row, the page and a picture differ."""
-    first = write(tmp_path / "a", rows)
-    assert write(tmp_path / "b", rows[::-1]) == first
-    for name in ("gains.svg", "figure1.svg"):
-        a, b = ((tmp_path / x / "results" / name).read_bytes() for x in "ab")
-        assert a == b
-    assert write(tmp_path / "rest", rows[1:]) != first
-    a, b = ((tmp_path / x / "results" / "gains.svg").read_bytes() for x in ("a", "rest"))
-    assert a != b
-
-
-def test_missing_rows_are_named(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
-    """By hand: nothing, or one of five seeds; rows of other configs do not count."""
-    page = write(tmp_path / "nothing", [])
-    assert lines_of(page, "Table 1")[2][1:4] == ["not run yet"] * 3
-    of_ner = [row for row in rows if row["settings"]["task"] == "ner"]
-    other = {**of_ner[1], "config_digest": "another"}
-    page = write(tmp_path / "one", [of_ner[0], other])
-    value = 100 * of_ner[0]["metrics"]["f1-measure-overall"]
-    assert lines_of(page, "Table 1")[2][1:3] == [f"{value:.2f} (1 of 5)", "not run yet"]
-    picture = (tmp_path / "one" / "results" / "gains.svg").read_text()
-    shown = re.findall(r"<!-- (\d+\.\d|hollow.*) -->", picture)
-    assert shown == [f"{value:.1f}", "hollow: one seed"]  # what is missing has no bar
-
-
 def test_ambiguous_rows_are_refused(grid: Grid, rows: list[dict]) -> None:
     with pytest.raises(ValueError, match=r"expected one row of .*found two"):
         Results(grid, [*rows, rows[0]])
     small = next(row for row in rows if row["settings"]["bilm"] == "small")
     again = {**small, "bilm_digest": "another"}  # of a biLM that was trained again
-    message = "rows.jsonl: expected one biLM called small, found .* small and another; remove the"
+    message = "rows.jsonl: expected one biLM called small, found .* small and another"
     for others in (rows, [row for row in rows if row is not small]):
         with pytest.raises(ValueError, match=message):
             Results(grid, [*others, again], "rows.jsonl")
-
-
-def test_a_metric_that_the_rows_lack() -> None:
-    results = own_results("table 1", NONE)
-    results.grid.tasks["mine"]["metric"] = "f1"
-    message = "tasks: mine: metric: expected one of accuracy, found 'f1'"
-    with pytest.raises(InputError, match=message):
-        results.baseline(results.grid.tables["table 1"][0].settings)
-
-
-def test_prose(grid: Grid, rows: list[dict], tmp_path: Path) -> None:
-    """Numbers in prose come from the rows; a section that the page has not is an error.
-
-    A line of prose may end inside of braces, and nothing in braces stays as it is."""
-    text = tmp_path / "text.md"
-    text.write_text("# Table 3: places\n\nIt was {sst none} and is {sst\nsmall}.\n")
-    written = write(tmp_path / "page", rows, text)
-    before, after = (
-        values(rows, task="sst", bilm=bilm, fraction=1, **more).mean()
-        for bilm, more in (("none", {}), ("small", {"place": "both", "layers": 0.001}))
-    )
-    assert f"It was {before:.1f} and is {after:.1f}.\n" in written.split("## Table 3")[1]
-    results = Results(grid, rows)
-    for name in ("sst large", "sst", "sst small gain", ""):
-        with pytest.raises(ValueError, match=rf"a task and a biLM of table 1, found \{{{name}\}}"):
-            page({}, {"Results": f"{{{name}}}"}, results)
-    with pytest.raises(ValueError, match=r"text: expected sections of .*, found \['Table 9'\]"):
-        page({}, {"Table 9": ""}, results)
-
-
-PROBE_ROW = {
-    **{"bilm": "small", "digest": "a", "metrics": {"accuracy": 92.86}},
-    "settings": {"layer": "LSTM 1", "initial_state": "warm", "data": "ud"},
-}
-
-
-def test_rows_of_analyses(tmp_path: Path) -> None:
-    """By hand: a row of the probe next to those of the grid is the cell of its layer in table 6."""
-    assert "Table 6" not in write(tmp_path / "page", [])
-    append_row(tmp_path / "page" / "pos.jsonl", PROBE_ROW)
-    write_page(PAPER, tmp_path / "page" / "rows.jsonl", None, tmp_path / "again.md")
-    lines = lines_of((tmp_path / "again.md").read_text(), "Table 6")
-    assert lines[0] == ["vectors", "LSTM 1"] and lines[2] == ["small, `warm`", "92.9"]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"digest": "b"}, r"pos\.jsonl: digest of small: expected one .* found \['a', 'b'\]"),
-        ({"settings": {"layer": "words", "data": "other"}}, r"pos\.jsonl: data: expected one"),
-    ],
-)
-def test_rows_of_analyses_that_cannot_be_compared(
-    change: dict, message: str, tmp_path: Path
-) -> None:
-    """Rows of another biLM with the same name, or of other data, would be mixed in one table."""
-    for found in (PROBE_ROW, {**PROBE_ROW, **change}):
-        append_row(tmp_path / "pos.jsonl", found)
-    (tmp_path / "rows.jsonl").touch()
-    with pytest.raises(ValueError, match=message):
-        write_page(PAPER, tmp_path / "rows.jsonl", None, tmp_path / "results.md")
-
-
-def test_rows_that_do_not_exist(tmp_path: Path) -> None:
-    """A misspelled path leaves the page as it was."""
-    (tmp_path / "results.md").write_text("before")
-    with pytest.raises(FileNotFoundError, match=r"typo\.jsonl"):
-        write_page(PAPER, tmp_path / "typo.jsonl", None, tmp_path / "results.md")
-    assert (tmp_path / "results.md").read_text() == "before"
 
 
 def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,45 +1,40 @@
+"""The training text of `small` and `medium`."""
+
 import sys
 from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from experiments import small_text
+from tests.conftest import write_file
+
+FILES = "eltec/train/a eltec/train/b eltec/dev/c masc/a masc/b/c wikipedia/train/a wikipedia/dev/c"
 
 
-def test_every_sentence_is_trained_on_or_held_out(tmp_path, monkeypatch):
-    """The property that is tested is that no sentence is lost or on both sides, that Wikipedia's
-    are trained on once and all others twice, and that `dev` and the ends of the other files are the
-    held-out text."""
+def test_every_sentence_is_trained_on_or_held_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A property: no sentence is lost or on both sides, Wikipedia's are trained on once and all
+    others twice, and `dev` and the ends of the other files are the held-out text."""
     sources, out = tmp_path / "sources", tmp_path / "out"
-    for kind, files in {
-        "eltec": ("train/a", "train/b", "dev/c"),
-        "masc": ("a", "b/c"),
-        "wikipedia": ("train/a", "dev/c"),
-    }.items():
-        for name in files:
-            file = sources / kind / f"{name}.txt"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            lines = [f"{kind} {name} {k}" for k in range(1000)]
-            file.write_text("\n".join(lines) + "\n\n")
-    monkeypatch.setattr(
-        small_text, "HELDOUT_TOKENS", dict.fromkeys(("eltec", "masc", "wikipedia"), 10**6)
-    )
+    for name in FILES.split():
+        lines = [f"{name} {k}" for k in range(1000)]
+        write_file(sources / f"{name}.txt", "\n".join(lines) + "\n\n")
+    kinds = ("eltec", "masc", "wikipedia")
+    monkeypatch.setattr(small_text, "HELDOUT_TOKENS", dict.fromkeys(kinds, 10**6))
     monkeypatch.setattr(sys, "argv", ["small_text", str(sources), str(out)])
     small_text.main()
-
-    found = {
-        part: Counter(
-            line
-            for file in (out / part).glob("*.txt")
-            for line in file.read_text().split("\n")
-            if line
+    train, heldout = (
+        Counter(
+            line for file in (out / part).glob("*.txt") for line in file.read_text().split("\n")
         )
         for part in ("train", "heldout")
-    }
-    heldout = set(found["heldout"])
-    assert heldout == {
-        f"{kind} dev/c {k}" for kind in ("eltec", "wikipedia") for k in range(1000)
-    } | {f"masc {name} {k}" for name in ("a", "b/c") for k in range(950, 1000)}
-    assert set(found["heldout"].values()) == {1}
-    assert not heldout & set(found["train"])
-    assert len(found["train"]) + len(heldout) == 7000
-    for sentence, count in found["train"].items():
+    )
+    del train[""], heldout[""]
+    expected = {f"{kind}/dev/c {k}" for kind in ("eltec", "wikipedia") for k in range(1000)}
+    expected |= {f"masc/{name} {k}" for name in ("a", "b/c") for k in range(950, 1000)}
+    assert heldout == Counter(expected) and not heldout.keys() & train.keys()
+    assert len(train) + len(heldout) == 7000
+    for sentence, count in train.items():
         assert count == (1 if sentence.startswith("wikipedia") else 2)

@@ -9,8 +9,7 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from elmo_plugin import Elmo
-from experiments import probe, transformer
-from tests.experiments.test_probe import CONLLU
+from experiments import transformer
 
 LETTERS = [*string.ascii_letters, *(f"##{letter}" for letter in string.ascii_letters), ".", ","]
 
@@ -43,17 +42,3 @@ def test_vectors(tmp_path: Path) -> None:
         expected = [layers[:, a:b].mean(axis=1) for a, b in zip(starts, ends)]
         assert vectors == pytest.approx(np.stack(expected, axis=1), abs=1e-5)
     assert isinstance(transformer.load_vectors("pretrained://tiny"), Elmo)
-
-
-def test_probe(tmp_path: Path) -> None:
-    """By hand: a row for each layer and the average, once, in a table of its own."""
-    for split in ("train", "dev"):
-        (tmp_path / f"en_ewt-ud-{split}.conllu").write_text(CONLLU)
-    write_bert(tmp_path / "bert")
-    rows = probe.probe_rows("bert", str(tmp_path / "bert"), tmp_path, ["zero", "warm"], tmp_path)
-    names = ["embeddings", "layer 1", "layer 2", "average"]
-    assert [row["settings"]["layer"] for row in rows] == names
-    assert all("initial_state" not in row["settings"] for row in rows)
-    last = probe.rows_table([probe.baseline_row(tmp_path), *rows]).split("\n\n")[1]
-    assert last.splitlines()[0] == "| vectors | embeddings | layer 1 | layer 2 | average |"
-    assert last.splitlines()[2].startswith("| `bert` | ")

@@ -9,7 +9,6 @@ from sklearn.metrics.pairwise import paired_cosine_distances
 
 from elmo_plugin import Elmo
 from experiments import wic
-from experiments.rows import read_rows, save_rows
 
 LINES = """\
 bank\tN\t4-1\tHe sat by the bank .\tA bank lends .
@@ -55,18 +54,12 @@ def test_threshold() -> None:
     assert wic.best_threshold(values, labels=np.zeros(20, dtype=bool)) == np.inf
 
 
-def test_rows_and_table(folder: Path) -> None:
-    """By hand: equal training and development data, which the regression separates. Wilson's
-    interval of 12 of 12 is 75.7 to 100. Predictions have a letter for each pair, and no text."""
+def test_rows(folder: Path) -> None:
+    """By hand: equal training and development data, which the regression separates. Predictions
+    have a letter for each pair, and no text."""
     rows, tests = wic.wic_rows("tiny", "pretrained://tiny", folder)
     assert len(rows) == len(tests) == 2 * 4
     assert all(row["metrics"]["accuracy"] == row["metrics"]["train_accuracy"] for row in rows)
     assert rows[3]["settings"] == {"layer": "LSTM 1", "classifier": wic.REGRESSION}
-    assert rows[3]["metrics"]["accuracy"] == 100
-    assert tests[3]["predictions"] == 4 * "FTT"
-    assert "| `tiny` | LSTM 1 |" in wic.wic_table(rows)
-    assert "100.0 (75.7 to 100.0) |" in wic.wic_table(rows)
-    save_rows(folder / "rows.jsonl", rows)
-    save_rows(folder / "rows.jsonl", rows)
-    assert read_rows(folder / "rows.jsonl") == rows
-    assert "bank" not in (folder / "rows.jsonl").read_text()
+    assert rows[3]["metrics"]["accuracy"] == 100 and tests[3]["predictions"] == 4 * "FTT"
+    assert "bank" not in str(rows)

@@ -1,5 +1,5 @@
 """WSD. The XML is written for these tests, after the format's description in Raganato et al.
-(2017); expected values are worked out by hand or by a plain loop in NumPy."""
+(2017); expected values are worked out by hand or by NumPy."""
 
 from pathlib import Path
 
@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from elmo_plugin import Elmo
-from elmo_plugin.checks import InputError
 from experiments import wsd
-from experiments.rows import read_rows, save_rows
 from experiments.wsd_reader import Target, read_documents
 
 XML = """\
@@ -80,26 +78,6 @@ def test_reader(tmp_path: Path) -> None:
     assert list(read_documents(write(tmp_path))) == [(0, SENTENCES[0]), (1, SENTENCES[1])]
 
 
-@pytest.mark.parametrize(
-    ("xml", "keys", "message"),
-    [
-        (XML[:300], KEYS, r"data\.xml: expected XML, found an error: .*line"),
-        (XML, KEYS[:-1].rpartition("\n")[0], r"instance 'd1\.s0\.t1': expected a word, and its se"),
-        (XML.replace(">Sticks<", "> <"), KEYS, r"instance 'd1\.s0\.t0': expected a word, and its"),
-        (XML, "d0.s0.t0\n", r"key\.txt, line 1: expected a name and .*, found 'd0\.s0\.t0'"),
-        (XML, KEYS + "d2 dog\n", r"line 6: expected a name and sense keys, found 'd2 dog'"),
-    ],
-)
-def test_bad_files_are_named(tmp_path: Path, xml: str, keys: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        list(wsd.read_sentences(write(tmp_path, xml, keys)))
-
-
-def test_a_file_of_another_name_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^text\.xml: expected a file \*\.data\.xml"):
-        list(wsd.read_sentences(Path("text.xml")))
-
-
 def test_wordnet_senses(tmp_path: Path) -> None:
     """By hand; 5 in a key is a satellite adjective, which counts as an adjective. The file is in
     the order of the keys, and the senses are in that of their numbers."""
@@ -125,86 +103,24 @@ def test_score() -> None:
     assert (metrics["rare"], metrics["words"]) == (50, 5)
 
 
-def test_nearest_senses(bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Expected: a plain loop over all pairs, in which each sentence is read alone. `dog` was never
-    seen, and gets the first sense."""
+def test_vectors_of_targets_and_senses(bilm_archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Expected: NumPy's averages of the vectors of each sentence alone, over the tokens of a phrase
+    and over the occurrences of a sense."""
     monkeypatch.setattr(wsd, "SENTENCES", 2)
-    random = np.random.default_rng(0)
-    vocabulary = "the dog stick threw he to . and of".split()
-
-    def sentence(sense: str) -> wsd.Sentence:
-        words = random.choice(vocabulary, size=random.integers(3, 9)).tolist()
-        start = int(random.integers(0, len(words) - 1))
-        end = start + int(random.integers(1, 3))
-        return words, [Target(*wsd.word_of(sense), start, end, [sense])]
-
-    train = [sentence(f"stick%1:0{k}:00::") for k in (1, 2, 3) for _ in range(3)]
-    train += [sentence("big%5:00:01:important:00"), sentence("stick%2:35:00::")]
-    dev = [sentence(f"stick%1:0{k}:00::") for k in (1, 2, 3, 1)] + [sentence("dog%1:05:00::")]
     elmo = Elmo.from_archive(bilm_archive)
-
-    def vector(example: wsd.Sentence, layer: str | int) -> np.ndarray:
-        words, (target,) = example
-        found = elmo.embed(words, layer=layer)[target.start : target.end]
-        return sum(found) / len(found)
-
-    expected = []
-    for layer in (0, 1, 2, "average"):
-        means: dict[str, np.ndarray] = {}
-        for sense in (f"stick%1:0{k}:00::" for k in (1, 2, 3)):
-            vectors = [vector(x, layer) for x in train if x[1][0].senses == [sense]]
-            means[sense] = sum(vectors) / len(vectors)
-        row = []
-        for example in dev[:-1]:
-            v = vector(example, layer)
-            cosines = {s: v @ m / np.linalg.norm(v) / np.linalg.norm(m) for s, m in means.items()}
-            row.append(max(cosines, key=lambda s: cosines[s]) in example[1][0].senses)
-        expected.append([*row, True])
-    words = {("stick", "NOUN"), ("dog", "NOUN")}
-    senses = wsd.averages(wsd.sense_vectors(elmo, iter(train), words))
-    assert set(senses) == {f"stick%1:0{k}:00::" for k in (1, 2, 3)}
-    wordnet = {
-        ("stick", "NOUN"): [f"stick%1:0{k}:00::" for k in (1, 2, 3)],
-        ("dog", "NOUN"): ["dog%1:05:00::"],
-    }
-    found = wsd.nearest_senses(list(wsd.target_vectors(elmo, dev)), senses, wordnet)
-    targets = [target for _, (target,) in dev]
-    right = [[sense in t.senses for sense, t in zip(row, targets)] for row in found]
-    assert right == expected
-
-
-def test_a_sense_that_wordnet_lacks_is_still_found(bilm_archive: str) -> None:
-    """By hand: the only sense of the training data, from another version of WordNet."""
-    target = Target("stick", "NOUN", 0, 1, ["stick%1:09:00::"])
-    elmo = Elmo.from_archive(bilm_archive)
-    sentences = [(["stick"], [target])]
-    senses = wsd.sense_vectors(elmo, sentences, {("stick", "NOUN")})
-    wordnet = {("stick", "NOUN"): ["stick%1:06:00::"]}
-    found = wsd.nearest_senses(list(wsd.target_vectors(elmo, sentences)), senses, wordnet)
-    assert all(row == ["stick%1:09:00::"] for row in found)
-
-
-@pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
-def test_equal_senses_go_to_the_one_that_wordnet_puts_first(
-    bilm_archive: str, order: tuple[int, ...]
-) -> None:
-    """A property: a form has one vector in the word layer, so its senses are equally near there.
-    Their averages are of one, two and three occurrences, which differ by rounding."""
-    word = ("stick", "NOUN")
-    ranked = [f"stick%1:0{k}:00::" for k in order]
-
-    def sentence(words: str, k: int) -> wsd.Sentence:
-        tokens = words.split()
-        start = tokens.index("stick")
-        return tokens, [Target(*word, start, start + 1, [f"stick%1:0{k}:00::"])]
-
-    texts = ["he threw the stick", "the stick .", "a stick to", "stick to it", "no stick", "stick"]
-    train = [sentence(text, k) for text, k in zip(texts, (1, 2, 2, 3, 3, 3))]
-    elmo = Elmo.from_archive(bilm_archive)
-    senses = wsd.averages(wsd.sense_vectors(elmo, train, {word}))
-    tests = list(wsd.target_vectors(elmo, [train[0]]))
-    found = wsd.nearest_senses(tests, senses, {word: ranked})
-    assert found[0] == [ranked[0]]
+    sense = "fire_engine%1:06:00::"
+    sentences = [
+        (words.split(), [Target("fire_engine", "NOUN", k, k + 2, [sense])])
+        for k, words in enumerate(("fire engine", "a fire engine .", "it sees fire engines"))
+    ]
+    expected = [elmo.embed(x, "all")[:, t.start : t.end].mean(axis=1) for x, [t] in sentences]
+    vectors = np.stack([vector for _, vector in wsd.target_vectors(elmo, sentences)])
+    np.testing.assert_allclose(vectors[:, :-1], expected, atol=1e-5)
+    np.testing.assert_allclose(vectors[:, -1], np.mean(expected, axis=1), atol=1e-5)
+    others = [(["it"], [Target("it", "NOUN", 0, 1, ["it%1:06:00::"])])]
+    senses = wsd.sense_vectors(elmo, sentences + others, {("fire_engine", "NOUN")})
+    assert list(senses) == [sense]
+    np.testing.assert_allclose(wsd.averages(senses)[sense][0], vectors.mean(axis=0), atol=1e-6)
 
 
 def test_bootstrap() -> None:
@@ -222,35 +138,23 @@ def test_bootstrap() -> None:
 
 
 def test_rows(bilm_archive: str, tmp_path: Path) -> None:
-    """A row for each layer and the average; those of a second run take their place."""
+    """By hand: a row for each method and layer. Each sense was seen, so that all are right, and the
+    baseline is right for one of five."""
     file = write(tmp_path)
-    wordnet = {
-        wsd.word_of(senses[0]): senses
-        for senses in (
-            ["throw%2:35:00::", "throw%2:35:02::"],
-            ["stick%1:06:00::", "stick%1:13:00::"],
-            ["fire_engine%1:06:00::"],
-            ["big%5:00:01:important:00"],
-        )
-    }
-    elmo = Elmo.from_archive(bilm_archive)
+    senses = [["throw%2:35:00::", "throw%2:35:02::"], ["stick%1:06:00::", "stick%1:13:00::"]]
+    senses += [["fire_engine%1:06:00::"], ["big%5:00:01:important:00"]]
+    wordnet = {wsd.word_of(own[0]): own for own in senses}
     [data] = wsd.data_sets(file, file)
-    for _ in range(2):
-        rows = [
-            wsd.baseline_row(data, {("stick", "NOUN"): ["stick%1:06:00::"]}),
-            *wsd.wsd_rows("a", elmo, data, wordnet),
-        ]
-        save_rows(tmp_path / "results" / "wsd.jsonl", rows)
-    saved = read_rows(tmp_path / "results" / "wsd.jsonl")
-    lines = [line.split(" | ") for line in wsd.wsd_table(saved).splitlines()[2:]]
+    rows = [
+        wsd.baseline_row(data, {("stick", "NOUN"): ["stick%1:06:00::"]}),
+        *wsd.wsd_rows("a", Elmo.from_archive(bilm_archive), data, wordnet),
+    ]
+    assert [row["metrics"]["f1"] for row in rows] == [20.0] + 8 * [100.0]
+    settings = [(row["settings"]["nearest"], row["settings"]["layer"]) for row in rows[1:]]
     layers = ["words", "LSTM 1", "LSTM 2", "average"]
-    assert [line[2] for line in lines] == ["first sense", *layers]
-    # Each sense was seen, and two of stick's occurrences are its two senses: all are right.
-    both = ["100.0", "+20.0 (+0.0 to +60.0)", "100.0"]
-    assert [line[3:] for line in lines[1:]] == [[*both, *both[:2], both[2] + " |"]] * 4
-    assert lines[0][3] == "20.0" and set(lines[0][4:]) <= {"", " |"}
-    saved[0]["bilm"], saved[0]["metrics"]["difference_interval"] = "b", [0.1, 0.2]
-    assert "| **+0.0** (+0.1 to +0.2) |" in wsd.wsd_table(saved)
+    assert settings == [(way, x) for way in (wsd.AVERAGE, wsd.OCCURRENCE) for x in layers]
+    assert rows[1]["metrics"]["difference"] == pytest.approx(20)
+    assert "| 100.0 | +20.0 (+0.0 to +60.0) | 100.0 |" in wsd.wsd_table(rows)
 
 
 def test_held_out_documents(tmp_path: Path) -> None:
@@ -272,20 +176,10 @@ def test_held_out_documents(tmp_path: Path) -> None:
     assert wsd.baseline_row(part, wordnet)["metrics"]["f1"] == 0
 
 
-def test_the_average(bilm_archive: str) -> None:
-    """Expected: NumPy's average of a sense's three vectors."""
-    target = Target("stick", "NOUN", 0, 1, ["stick%1:06:00::"])
-    texts = [["stick"], ["stick", "it"], ["stick", "to", "it"]]
-    elmo = Elmo.from_archive(bilm_archive)
-    sentences = [(words, [target]) for words in texts]
-    vectors = np.stack([v for _, v in wsd.target_vectors(elmo, sentences)])
-    senses = wsd.sense_vectors(elmo, sentences, {("stick", "NOUN")})
-    [found] = wsd.averages(senses)["stick%1:06:00::"]
-    np.testing.assert_allclose(found, vectors.mean(axis=0), atol=1e-6)
-
-
 def test_the_nearest_occurrence() -> None:
-    """By hand: one of the second sense's vectors is the nearest, and the first sense's average."""
+    """By hand: one of the second sense's vectors is the nearest, and the first sense's average. Of
+    senses that differ by rounding, as in the word layer, WordNet's first is taken, and a sense that
+    WordNet lacks is still found."""
     word, vectors = ("stick", "NOUN"), np.array([[[1.0, 0.0]]])
     senses = {
         "stick%1:06:00::": np.array([[[1.0, 0.5]]]),
@@ -295,3 +189,8 @@ def test_the_nearest_occurrence() -> None:
     wordnet = {word: sorted(senses)}
     for known, expected in ((senses, 1), (wsd.averages(senses), 0)):
         assert wsd.nearest_senses(tests, known, wordnet) == [[sorted(senses)[expected]]]
+    first, second = senses
+    equal = {first: np.array([[[1.0, 0.1]]]), second: np.array([[[1.0, 0.1 + 1e-9]]])}
+    for order in ([first, second], [second, first]):
+        assert wsd.nearest_senses(tests, equal, {word: order}) == [[order[0]]]
+    assert wsd.nearest_senses(tests, {second: equal[second]}, {word: [first]}) == [[second]]
