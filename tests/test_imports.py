@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import elmo_plugin_imports
-from tests.conftest import ROOT, python, without
+from tests.conftest import ROOT, python, without, write_file
 
 IMPORT_TORCH = """
 import json, sys
@@ -149,13 +149,6 @@ def test_a_home_folder_stays():
     assert python("-c", script, HOME="/nonexistent").stdout.splitlines()[-1] == "/nonexistent"
 
 
-def _write(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-
 @pytest.mark.parametrize(
     ("torchvision", "name", "left"),
     [
@@ -168,11 +161,13 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 def test_a_torchvision_that_loads_wins(torchvision, name, left, tmp_path):
     """The modules on the path are written here: AllenNLP's with its two imports, and a torchvision
     that loads, one that fails half-way, and none."""
-    init = {"allennlp/__init__.py": "", "allennlp/data/__init__.py": ""}
-    _write(tmp_path, {**init, "allennlp/data/image_loader.py": IMAGE_LOADER})
+    files = {"allennlp/__init__.py": "", "allennlp/data/__init__.py": ""}
+    files["allennlp/data/image_loader.py"] = IMAGE_LOADER
+    files["torchvision/__init__.py"] = f"import torchvision.ops.boxes\n{torchvision}"
+    files |= {"torchvision/ops/__init__.py": "", "torchvision/ops/boxes.py": ""}
+    for file, text in files.items():
+        write_file(tmp_path / file, text)
     absent = "import sys; sys.modules['torchvision'] = None\n" if torchvision is None else ""
-    files = {"__init__.py": f"import torchvision.ops.boxes\n{torchvision}", "ops/boxes.py": ""}
-    _write(tmp_path / "torchvision", {**files, "ops/__init__.py": ""})
     found, boxes, modules, finders = json.loads(last_line(absent + REPORT, tmp_path))
     assert found == name and boxes == "torchvision.ops.boxes"
     assert sorted(modules) == [f"torchvision{part}" for part in left]

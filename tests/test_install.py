@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 from allennlp_today import environment
 from elmo_plugin.ops import backend
-from tests.conftest import ROOT, allennlp, python
+from tests.conftest import ROOT, python
 
 # Only PyTorch's build for CUDA needs these, and they are installed before the lock.
 CUDA_ONLY = ("cuda", "nvidia", "triton")
@@ -337,10 +337,3 @@ def test_the_commands_are_there_in_any_folder(tmp_path: Path) -> None:
     """In an empty folder there is no plugins file, and AllenNLP alone has no command `elmo`."""
     done = python("-m", "elmo_plugin", "elmo", "--help", folder=tmp_path)
     assert done.stdout.startswith("usage: python -m elmo_plugin elmo [-h]")
-
-
-def test_include_package_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AllenNLP then imports every file of the package. None may fail, or do more than define."""
-    monkeypatch.chdir(tmp_path)
-    allennlp("test-install", "--include-package", "elmo_plugin")
-    assert not list(tmp_path.iterdir())

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +20,7 @@ from allennlp.training import GradientDescentTrainer
 from elmo_plugin.__main__ import run
 from elmo_plugin.commands.runner import PROGRAM
 from elmo_plugin.version import VERSION
-from tests.conftest import ROOT, python
+from tests.conftest import ROOT, python, write_file
 from tests.plugin.models.test_training import config
 
 VALUES: list[Any] = [None, "", "16", "x", [], ["x"], {}, {"type": "x"}, -1, 0, 1.5, True, [[1]]]
@@ -78,6 +79,26 @@ def small_config(cache: Path) -> dict[str, Any]:
     del params["trainer"]["callbacks"]
     params["trainer"]["checkpointer"] = {"type": "bilm", "save_every_num_seconds": None}
     return params
+
+
+@pytest.fixture
+def params(tmp_path: Path) -> dict[str, Any]:
+    return small_config(tmp_path / "cache")
+
+
+def train(
+    folder: Path, params: dict[str, Any], *options: str, run: str = "run"
+) -> tuple[int | str | None, str]:
+    """How `train` ended with this config, and what it printed."""
+    file = write_file(folder / "config.json", json.dumps(params))
+    return ended("train", str(file), "-s", str(folder / run), *options)
+
+
+def fails_with(error: BaseException) -> Callable[..., None]:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    return fail
 
 
 def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
@@ -139,12 +160,11 @@ ARGUMENTS += ["--archive-file", "--pretrained", "tiny", "--top", "--all", "--rec
 ARGUMENTS += ["--batch-size", "--output-file", "--help", "--weights-file", "--predictor", "x"]
 
 
-def test_arguments_with_a_fault(tmp_path, fuzz, monkeypatch, bilm_archive):
+def test_arguments_with_a_fault(tmp_path, fuzz, monkeypatch, params, bilm_archive):
     """By definition: arguments that cannot be used end in one line, or with the usage."""
     monkeypatch.setenv("ALLENNLP_LOG_LEVEL", "ERROR")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the dog\n")))
     monkeypatch.chdir(tmp_path)
-    params = small_config(tmp_path / "cache")
     for random in fuzz.cases(30):
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
         (tmp_path / "config.jsonnet").write_text(json.dumps(params))
@@ -156,114 +176,91 @@ def test_arguments_with_a_fault(tmp_path, fuzz, monkeypatch, bilm_archive):
         assert_one_line(end, printed)
 
 
-@pytest.mark.parametrize(
-    "text, key",
-    [
-        ("{ a: 1,, }", "STATIC ERROR"),
-        ("import 'nothing.libsonnet'", "nothing.libsonnet"),
-        ("{ a: error 'wrong' }", "RUNTIME ERROR: wrong"),  # without Jsonnet's trace after it
-        ("{ a: std.extVar('NOTHING') }", "NOTHING"),
-        ("[1]", ""),
-        ("", ""),
-    ],
-)
-def test_jsonnet(tmp_path, text, key):
-    """The line has jsonnet's own message."""
-    file = tmp_path / "config.jsonnet"
-    file.write_text(text)
-    end, printed = ended("train", str(file), "-s", str(tmp_path / "run"))
+FILES: dict[str, str | bytes] = {
+    "text.txt": "the dog\nhe threw the stick .\n",
+    "EMPTY": "A sentence .\n\nAnother .\n",
+    "LATIN1": "Un café .\n".encode("latin-1"),
+    "comma.jsonnet": "{ a: 1,, }",
+    "import.jsonnet": "import 'nothing.libsonnet'",
+    "error.jsonnet": "{ a: error 'wrong' }",
+    "variable.jsonnet": "{ a: std.extVar('NOTHING') }",
+    "list.jsonnet": "[1]",
+    "empty.jsonnet": "",
+}
+SLIPS = {
+    "elmo TEXT OUT --all --pretrained tiny --cuda-device 7": "--cuda-device: expected -1.*found 7",
+    "elmo nothing.txt OUT --top --pretrained tiny": r"nothing\.txt",
+    "elmo EMPTY OUT --all --archive-file ARCHIVE": r"^python -m elmo_plugin: EMPTY, line 2: exp",
+    "evaluate TEXT TEXT": r"text\.txt: expected a model\.tar\.gz or the folder of a training run",
+    "evaluate pretrained://tiny nothing.txt": r"nothing\.txt",
+    "evaluate ARCHIVE TEXT,TEXT --output-file OUT -o LOADER": "The number of `metrics_output_file`",
+    'evaluate ARCHIVE TEXT -o {"a.b":1}': "overrides dict contains unused keys: .'a.b'.",
+    "evaluate FOREIGN TEXT": r"foreign\.tar\.gz",
+    "predict TEXT TEXT": r"text\.txt: expected a model\.tar\.gz or the folder of a training run",
+    "predict ARCHIVE .": r"^python -m elmo_plugin: \.: expected a file, found a folder",
+    "predict ARCHIVE nothing.txt": r"nothing\.txt",
+    "predict ARCHIVE LATIN1": "LATIN1, line 1: expected UTF-8, found the byte 0xe9",  # é
+    "bilm-import nothing.json a.hdf5 words.txt OUT": r"nothing\.json",
+    "build-vocab CONFIG OUT": "'output_path' should end with '.tar.gz'",
+    "train nothing.jsonnet -s OUT": "nothing.jsonnet not found",
+    "train comma.jsonnet -s OUT": r"comma\.jsonnet.*STATIC ERROR",
+    "train import.jsonnet -s OUT": r"import\.jsonnet.*nothing\.libsonnet",
+    "train error.jsonnet -s OUT": r"error\.jsonnet.*RUNTIME ERROR: wrong",  # without a trace
+    "train variable.jsonnet -s OUT": r"variable\.jsonnet.*NOTHING",
+    "train list.jsonnet -s OUT": r"list\.jsonnet",
+    "train empty.jsonnet -s OUT": r"empty\.jsonnet",
+    'train CONFIG -s OUT -o {"trainer.patience":"x"}': "Expected patience to be a int",
+    'train CONFIG -s OUT -o {"data_loader.batch_size":"16"}': r"config\.json: .*batch_size",
+    'train CONFIG -s OUT -o {"validation_data_path":3}': "validation_data_path: .*expected a path",
+    'train CONFIG -s OUT -o {"trainer.num_epoch":1}': r"config\.json: .*num_epoch -> unknown",
+    "train CONFIG -s OUT --include-package nosuch": "--include-package: expected a package",
+}
+
+
+@pytest.mark.parametrize("arguments", SLIPS)
+def test_a_slip_is_one_clear_sentence(arguments, bilm_archive, tmp_path, monkeypatch, params):
+    """By definition: it names the argument, the file or the key and says what is wrong, without the
+    hint that ALLENNLP_DEBUG=1 shows where the program has a fault, and nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    write_file(tmp_path / "config.json", json.dumps(params))
+    for name, text in FILES.items():
+        write_file(tmp_path / name, text)
+    with tarfile.open(tmp_path / "foreign.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "text.txt", "a.txt")
+    known = {"ARCHIVE": bilm_archive, "TEXT": "text.txt", "CONFIG": "config.json", "OUT": "out"}
+    known |= {"FOREIGN": "foreign.tar.gz", "TEXT,TEXT": "a,b"}
+    known["LOADER"] = json.dumps({"data_loader": {"type": "bilm", "batch_size": 2}})
+    end, printed = ended(*(known.get(word, word) for word in arguments.split(" ")))
     assert_one_line(end, printed)
-    assert isinstance(end, str) and str(file) in end and key in end
+    assert re.search(SLIPS[arguments], str(end)), end
+    assert "ALLENNLP_DEBUG" not in str(end) and not (tmp_path / "out").exists()
 
 
-def test_a_value_of_a_wrong_type(tmp_path):
-    """The line names the file and the whole key."""
-    params = small_config(tmp_path / "cache")
-    params["data_loader"]["batch_size"] = "16"
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(params))
-    end, _ = ended("train", str(file), "-s", str(tmp_path / "run"))
-    assert str(end).startswith(f"{PROGRAM}: {file}: ") and "batch_size" in str(end)
-
-
-def damaged(archive: str, kind: str, folder: Path) -> str:
-    file = folder / "model.tar.gz"
-    content = Path(archive).read_bytes()
-    if kind == "cut":
-        file.write_bytes(content[: len(content) // 2])
-    elif kind == "text":
-        file.write_text("no archive")
-    else:
-        with tarfile.open(file, "w:gz") as tar:
-            (folder / "a.txt").write_text("a")
-            tar.add(folder / "a.txt", "a.txt")
-    return str(file)
-
-
-@pytest.mark.parametrize("kind", ["cut", "text", "foreign"])
-def test_archives(bilm_archive, tmp_path, kind):
+def test_a_cut_archive(bilm_archive, tmp_path):
     """The line names the archive."""
-    file = damaged(bilm_archive, kind, tmp_path)
+    content = Path(bilm_archive).read_bytes()
+    file = str(write_file(tmp_path / "model.tar.gz", content[: len(content) // 2]))
     end, printed = ended("evaluate", file, str(ROOT / "fixtures" / "text" / "heldout.txt"))
     assert_one_line(end, printed)
     assert isinstance(end, str) and file in end
 
 
-@pytest.mark.parametrize(
-    "arguments, name",
-    [
-        (["train", "nothing.jsonnet", "-s", "OUT"], "nothing.jsonnet not found"),
-        (["elmo", "nothing.txt", "OUT", "--top", "--pretrained", "tiny"], "nothing.txt"),
-        (["evaluate", "pretrained://tiny", "nothing.txt"], "nothing.txt"),
-        (["bilm-import", "nothing.json", "a.hdf5", "words.txt", "OUT"], "nothing.json"),
-        (["predict", "ARCHIVE", "nothing.txt"], "nothing.txt"),
-    ],
-)
-def test_missing_files(bilm_archive, tmp_path, arguments, name):
-    """The line names the file."""
-    known = {"ARCHIVE": bilm_archive, "OUT": str(tmp_path / "out")}
-    end, printed = ended(*(known.get(argument, argument) for argument in arguments))
-    assert_one_line(end, printed)
-    assert isinstance(end, str) and name in end and bilm_archive not in end
-
-
-SLIPS = {
-    "elmo TEXT OUT --all --pretrained tiny --cuda-device 7": "--cuda-device: expected -1.*found 7",
-    "evaluate TEXT TEXT": "TEXT: expected a model.tar.gz or the folder of a training run, found",
-    "predict TEXT TEXT": "TEXT: expected a model.tar.gz or the folder of a training run, found",
-    "predict ARCHIVE .": r"^python -m elmo_plugin: \.: expected a file, found a folder",
-    "evaluate ARCHIVE TEXT,TEXT --output-file OUT -o LOADER": "The number of `metrics_output_file`",
-    'evaluate ARCHIVE TEXT -o {"a.b":1}': "overrides dict contains unused keys: .'a.b'.",
-    'train CONFIG -s OUT -o {"trainer.patience":"x"}': "Expected patience to be a int",
-    'train CONFIG -s OUT -o {"validation_data_path":3}': "validation_data_path: .*expected a path",
-    "train CONFIG -s OUT --include-package nosuch": "--include-package: expected a package",
-    "build-vocab CONFIG OUT": "'output_path' should end with '.tar.gz'",
-}
-
-
-@pytest.mark.parametrize("arguments", SLIPS)
-def test_a_slip_is_one_clear_sentence(arguments, bilm_archive, tmp_path, monkeypatch):
-    """By definition: it names the argument, the file or the key and says what is wrong, without the
-    hint that ALLENNLP_DEBUG=1 shows where the program has a fault."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "text.txt").write_text("the dog\nhe threw the stick .\n")
-    (tmp_path / "config.json").write_text(json.dumps(small_config(tmp_path / "cache")))
-    known = {"ARCHIVE": bilm_archive, "TEXT": "text.txt", "CONFIG": "config.json", "OUT": "out"}
-    known["LOADER"] = json.dumps({"data_loader": {"type": "bilm", "batch_size": 2}})
-    words = (known.get(word, word) for word in arguments.replace("TEXT,TEXT", "a,b").split(" "))
-    end, printed = ended(*words)
-    assert_one_line(end, printed)
-    assert re.search(SLIPS[arguments].replace("TEXT", "text.txt"), str(end)), end
-    assert "ALLENNLP_DEBUG" not in str(end)
+def test_outdated_keys(tmp_path, params):
+    """The file's name comes before them. tests/allennlp_today/test_old_configs.py has the keys."""
+    params["iterator"], params["trainer"]["shuffle"] = "basic", True
+    file = str(write_file(tmp_path / "config.json", json.dumps(params)))
+    for command in ("train", "find-lr"):
+        first, *lines = str(ended(command, file, "-s", str(tmp_path / "run"))[0]).splitlines()
+        assert first == f"{PROGRAM}: {file}: expected a config of AllenNLP 2.10.1, found"
+        assert len(lines) == 2
+        assert not (tmp_path / "run").exists()
 
 
 def test_a_fault_of_the_program_says_how_to_see_where(bilm_archive, monkeypatch):
     """By definition: an error that nobody raised for users has the hint, and its type."""
 
-    def fail(*_, **__):
-        return {}["gone"]
-
-    monkeypatch.setattr("allennlp.commands.evaluate.load_archive", fail)
+    load_archive = "allennlp.commands.evaluate.load_archive"
+    monkeypatch.setattr(load_archive, fails_with(KeyError("gone")))
     end, _ = ended("evaluate", bilm_archive, "text.txt")
     assert str(end).endswith("KeyError: 'gone'; ALLENNLP_DEBUG=1 shows where")
 
@@ -277,16 +274,10 @@ def test_a_fault_of_the_program_says_how_to_see_where(bilm_archive, monkeypatch)
         (SigTermReceived(), 143),
     ],
 )
-def test_a_loss_that_is_not_finite_and_an_interrupt(tmp_path, monkeypatch, error, code):
+def test_a_loss_that_is_not_finite_and_an_interrupt(tmp_path, monkeypatch, params, error, code):
     """An interrupt has the number that shells give it."""
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(small_config(tmp_path / "cache")))
-
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr(GradientDescentTrainer, "batch_outputs", fail)
-    end, printed = ended("train", str(file), "-s", str(tmp_path / "run"))
+    monkeypatch.setattr(GradientDescentTrainer, "batch_outputs", fails_with(error))
+    end, printed = train(tmp_path, params)
     assert_one_line(end, printed)
     if code is None:
         assert "nan loss" in end, end
@@ -295,83 +286,47 @@ def test_a_loss_that_is_not_finite_and_an_interrupt(tmp_path, monkeypatch, error
         assert end == code and "interrupted; with --recover, the run resumes from" in printed
 
 
-@pytest.mark.parametrize("key", ["num_epoch", "optimiser"])
-def test_an_unknown_key_of_the_trainer(tmp_path, key):
-    """AllenNLP would train with the default. The line has the file and the keys that there are, and
-    nothing is made."""
-    params = small_config(tmp_path / "cache")
-    params["trainer"][key] = 1
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(params))
-    end, printed = ended("train", str(file), "-s", str(tmp_path / "run"))
-    assert_one_line(end, printed)
-    assert f"{file}: expected a config of AllenNLP 2.10.1, found trainer.{key} -> unknown" in str(
-        end
-    )
-    assert " num_epochs, " in str(end) and " optimizer, " in str(end)
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize("key", ["train_data_path", "validation_data_path", "vocabulary"])
-def test_a_corrected_command(tmp_path, monkeypatch, key):
+def test_a_corrected_command(tmp_path, monkeypatch, params, key):
     """By definition: after a start that failed, the same command works once the config is right.
     A run that had begun to train keeps its folder."""
-    params = small_config(tmp_path / "cache")
     wrong = params | {key: {"type": "bilm", "file": "gone"} if key == "vocabulary" else "gone"}
-    file, run = tmp_path / "config.json", tmp_path / "run"
-    file.write_text(json.dumps(wrong))
-    end, _ = ended("train", str(file), "-s", str(run))
-    assert "gone" in str(end) and not run.exists()
-    file.write_text(json.dumps(params))
-    assert ended("train", str(file), "-s", str(run))[0] is None
-    assert (run / "model.tar.gz").exists()
-    end, _ = ended("train", str(file), "-s", str(run))
-    assert "already exists" in str(end) and (run / "model.tar.gz").exists()
-
-    def fail(*_, **__):
-        raise RuntimeError("in a batch")
-
-    monkeypatch.setattr(GradientDescentTrainer, "batch_outputs", fail)
-    assert "in a batch" in str(ended("train", str(file), "-s", str(tmp_path / "failed"))[0])
+    archive = tmp_path / "run" / "model.tar.gz"
+    assert "gone" in str(train(tmp_path, wrong)[0]) and not archive.parent.exists()
+    assert train(tmp_path, params)[0] is None and archive.exists()
+    assert "already exists" in str(train(tmp_path, params)[0]) and archive.exists()
+    error = RuntimeError("in a batch")
+    monkeypatch.setattr(GradientDescentTrainer, "batch_outputs", fails_with(error))
+    assert "in a batch" in str(train(tmp_path, params, run="failed")[0])
     assert (tmp_path / "failed" / "out.log").exists()
 
 
 @pytest.mark.parametrize("step", ["TrainModel.finish", "archive_model"])
-def test_an_error_after_training(tmp_path, monkeypatch, step):
+def test_an_error_after_training(tmp_path, monkeypatch, params, step):
     """By definition: the trained weights stay if the evaluation or the archive that follows fails,
     as on a full disk."""
-
-    def fail(*_, **__):
-        raise OSError("No space left on device")
-
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(small_config(tmp_path / "cache")))
-    monkeypatch.setattr(f"allennlp.commands.train.{step}", fail)
-    assert "No space left" in str(ended("train", str(file), "-s", str(tmp_path / "run"))[0])
+    error = OSError("No space left on device")
+    monkeypatch.setattr(f"allennlp.commands.train.{step}", fails_with(error))
+    assert "No space left" in str(train(tmp_path, params)[0])
     assert (tmp_path / "run" / "best.th").exists()
 
 
-def test_a_signal_before_training(tmp_path, monkeypatch):
+def test_a_signal_before_training(tmp_path, monkeypatch, params):
     """By definition: what the message promises, that --recover then starts the run."""
-
-    def stop(*_, **__):
-        raise SigTermReceived
-
-    file, run = tmp_path / "config.json", tmp_path / "run"
-    file.write_text(json.dumps(small_config(tmp_path / "cache")))
     with monkeypatch.context() as patch:
-        patch.setattr("allennlp.commands.train.TrainModel.from_params", stop)
-        end, printed = ended("train", str(file), "-s", str(run))
+        from_params = "allennlp.commands.train.TrainModel.from_params"
+        patch.setattr(from_params, fails_with(SigTermReceived()))
+        end, printed = train(tmp_path, params)
     assert end == 143 and "with --recover" in printed
-    assert ended("train", str(file), "-s", str(run), "--recover")[0] is None
-    assert (run / "model.tar.gz").exists()
+    assert train(tmp_path, params, "--recover")[0] is None
+    assert (tmp_path / "run" / "model.tar.gz").exists()
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_a_trainer_that_was_replaced(tmp_path, is_kept):
+def test_a_trainer_that_was_replaced(tmp_path, params, is_kept):
     """By definition: `trainer: {…}` without `+` leaves nothing of the imported config, which a line
     of the log says, and `trainer+:` keeps what it has."""
-    (tmp_path / "base.json").write_text(json.dumps(small_config(tmp_path / "cache")))
+    (tmp_path / "base.json").write_text(json.dumps(params))
     plus = "+" if is_kept else ""
     text = "(import 'base.json') + { trainer%s: { num_epochs: 1, cuda_device: -1 } }"
     (tmp_path / "config.jsonnet").write_text(text % plus)
@@ -379,40 +334,6 @@ def test_a_trainer_that_was_replaced(tmp_path, is_kept):
     assert end is None
     lines = (tmp_path / "run" / "out.log").read_text().splitlines()
     assert len([line for line in lines if "WARNING" in line and "trainer+:" in line]) == 1 - is_kept
-
-
-def test_outdated_keys(tmp_path):
-    """Each has a line of its own."""
-    params = small_config(tmp_path / "cache")
-    params["trainer"]["num_serialized_models_to_keep"] = 3
-    params["iterator"] = {"type": "basic", "batch_size": 8}
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(params))
-    for command in ("train", "find-lr"):
-        end, _ = ended(command, str(file), "-s", str(tmp_path / "run"))
-        assert str(end).splitlines() == [
-            f"{PROGRAM}: {file}: expected a config of AllenNLP 2.10.1, found",
-            '  iterator -> data_loader: {"batch_size": 8, "shuffle": true}',
-            "  trainer.num_serialized_models_to_keep -> "
-            "trainer.checkpointer.keep_most_recent_by_count: 3",
-        ]
-        assert not (tmp_path / "run").exists()
-
-
-def test_the_file_at_fault_is_the_text(bilm_archive, tmp_path):
-    """The line begins with the text, not with the archive, which is fine."""
-    (tmp_path / "text").write_text("A sentence .\n\nAnother .\n")
-    out = str(tmp_path / "out.hdf5")
-    end, _ = ended("elmo", str(tmp_path / "text"), out, "--all", "--archive-file", bilm_archive)
-    assert str(end).startswith(f"{PROGRAM}: {tmp_path / 'text'}, line 2: expected a sentence")
-
-
-def test_a_line_that_is_not_utf_8(bilm_archive, tmp_path):
-    """The line names the input and the byte, which is that of an é in Latin-1."""
-    (tmp_path / "input").write_bytes("Un café .\n".encode("latin-1"))
-    end, printed = ended("predict", bilm_archive, str(tmp_path / "input"))
-    assert_one_line(end, printed)
-    assert f"{tmp_path / 'input'}, line 1: expected UTF-8, found the byte 0xe9" in str(end)
 
 
 def test_the_traceback_on_demand(tmp_path, monkeypatch):
@@ -424,9 +345,8 @@ def test_the_traceback_on_demand(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_distributed_training_without_a_plugins_file(tmp_path):
+def test_distributed_training_without_a_plugins_file(tmp_path, params):
     """The processes know the plugin's names in a folder that has no `.allennlp_plugins`."""
-    params = small_config(tmp_path / "cache")
     params["distributed"] = {"cuda_devices": [-1, -1]}
     del params["trainer"]["cuda_device"]
     (tmp_path / "config.json").write_text(json.dumps(params))

@@ -88,42 +88,29 @@ def test_the_description_needs_no_files(monkeypatch: pytest.MonkeyPatch) -> None
     assert metadata.author and metadata.long_description.startswith("# elmo_plugin")
 
 
-def test_the_pages_have_the_version() -> None:
-    """By definition: the changelog's newest heading, and the wheels on the page of installation."""
-    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    assert re.findall(r"^## (\d\S*)", changelog, re.MULTILINE)[0] == VERSION
-    wheels = re.findall(r"elmo_plugin-([\d.]+)-py3", (ROOT / "docs" / "install.md").read_text())
-    assert set(wheels) == {VERSION}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        None,
+def test_a_release_has_one_version(tmp_path: Path) -> None:
+    """By definition: the repository with a released version passes, and no file may have another,
+    which the error names."""
+    for name in ("elmo_plugin/version.py", "CHANGELOG.md", "CITATION.cff", "docs/install.md"):
+        text = (ROOT / name).read_text("utf-8").replace(VERSION, "9.8.7")
+        text = re.sub(r"^## 9\.8\.7.*", "## 9.8.7 - 2030-01-02", text, count=1, flags=re.MULTILINE)
+        write_file(tmp_path / name, text)
+    check_version(tmp_path)
+    for name, old, new in (
         ("elmo_plugin/version.py", "9.8.7", "9.8.6"),
         ("CHANGELOG.md", "9.8.7 - 2030-01-02", "9.8.7 (unreleased)"),
         ("CHANGELOG.md", "9.8.7 - 2030-01-02", "Unreleased\n\n## 9.8.7 - 2030-01-02"),
         ("CITATION.cff", "9.8.7", "9.8.6"),
         ("docs/install.md", "9.8.7-py3", "9.8.6-py3"),
         ("docs/install.md", "of elmo_plugin 9.8.7", "of elmo_plugin 9.8"),
-    ],
-)
-def test_a_release_has_one_version(change: tuple[str, str, str] | None, tmp_path: Path) -> None:
-    """By definition: the repository with a released version passes, and no file may have another,
-    which the error names."""
-    for name in ("elmo_plugin/version.py", "CHANGELOG.md", "CITATION.cff", "docs/install.md"):
-        text = (ROOT / name).read_text("utf-8").replace(VERSION, "9.8.7")
-        text = re.sub(r"^## 9\.8\.7.*", "## 9.8.7 - 2030-01-02", text, count=1, flags=re.MULTILINE)
-        if change is not None and name == change[0]:
-            assert change[1] in text
-            text = text.replace(*change[1:])
+    ):
+        text = (tmp_path / name).read_text("utf-8")
+        assert old in text
+        write_file(tmp_path / name, text.replace(old, new))
+        file = "CHANGELOG.md" if name.endswith(".py") else name
+        with pytest.raises(SystemExit, match=f"^{file}: expected the version 9"):
+            check_version(tmp_path)
         write_file(tmp_path / name, text)
-    if change is None:
-        check_version(tmp_path)
-        return
-    file = "CHANGELOG.md" if change[0].endswith(".py") else change[0]
-    with pytest.raises(SystemExit, match=f"^{file}: expected the version 9"):
-        check_version(tmp_path)
 
 
 def test_the_distributions_of_models() -> None:
@@ -178,26 +165,6 @@ def environment_with(wheel: Path, folder: Path) -> Path:
         files.extractall(packages)
     (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return folder / "environment" / "bin" / "python"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("package", ["elmo_plugin", "allennlp_today"])
-@pytest.mark.parametrize("kind", ["wheel", "editable"])
-def test_include_package(kind: str, package: str, wheel: Path, tmp_path: Path) -> None:
-    """By definition: the command works where a script has the name of a sub-package, and a folder
-    with a clone has that of another. AllenNLP alone imports both."""
-    (tmp_path / "elmo").mkdir()
-    copy_repository(source := tmp_path / "elmo" / "source")
-    if kind == "editable":
-        (tmp_path / "dist").mkdir()
-        wheel = make_editable(source, tmp_path / "dist")
-    python = environment_with(wheel, tmp_path)
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "text.py").write_text("raise SystemExit('text.py was imported')")
-    (folder / "elmo").symlink_to(source)
-    command = [python, "-m", "allennlp", "test-install", "--include-package", package]
-    assert "AllenNLP version 2.10.1 installed" in run_alone(*command, folder=folder).stderr
 
 
 @pytest.mark.long
