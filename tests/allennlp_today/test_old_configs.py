@@ -93,13 +93,7 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
                 "type": "srl",
                 "text_field_embedder": embedded(),
                 "initializer": [["tag_projection_layer.*weight", {"type": "orthogonal"}]],
-                "encoder": {
-                    "type": "alternating_lstm",
-                    "input_size": DIM + 4,
-                    "hidden_size": 4,
-                    "num_layers": 2,
-                    "use_input_projection_bias": False,
-                },
+                "encoder": lstm(DIM + 4),
                 "binary_feature_dim": 4,
                 "regularizer": [[".*scalar_parameters.*", {"type": "l2", "alpha": 0.001}]],
             },
@@ -265,7 +259,7 @@ for name, text in {
     OUTDATED = OUTDATED.replace(name, text)
 
 
-@pytest.mark.parametrize("rows", OUTDATED.strip().split("\n\n"))
+@pytest.mark.parametrize("rows", OUTDATED.strip().split("\n\n"), ids=lambda x: x.split()[0])
 def test_an_outdated_key(rows: str) -> None:
     """By comparing the parameters of 0.9 with those of 2.10.1."""
     config: dict[str, Any] = {}
