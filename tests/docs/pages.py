@@ -101,29 +101,9 @@ def links(page: Path) -> Iterator[Link]:
                 yield Link(str(child.attrGet("href")), text)
 
 
-class Section(NamedTuple):
-    """The level of a heading, its title, and the text up to the next heading."""
-
-    level: int
-    title: str
-    text: str
-
-
-def sections(page: Path) -> list[Section]:
-    tokens = parse(page)
-    heads = [k for k, token in enumerate(tokens) if token.type == "heading_open"]
-    return [
-        Section(
-            int(tokens[k].tag.removeprefix("h")),
-            tokens[k + 1].content,
-            "\n".join(token.content for token in tokens[k + 2 : following]),
-        )
-        for k, following in pairwise([*heads, len(tokens)])
-    ]
-
-
 def anchors(page: Path) -> set[str]:
-    return {anchor_of(section.title) for section in sections(page)}
+    pairs = pairwise(parse(page))
+    return {anchor_of(title.content) for head, title in pairs if head.type == "heading_open"}
 
 
 def anchor_of(title: str) -> str:
