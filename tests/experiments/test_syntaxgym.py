@@ -26,8 +26,8 @@ def test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["syntaxgym", *map(str, arguments)])
     for _ in range(2):
         syntaxgym.main()
-    first, *seeds = read_rows(rows)
-    assert first == {"model": "small", "suite": "cleft", "items": 4, "right": 2, "first": 3}
+    *seeds, own = read_rows(rows)
+    assert own == {"model": "small", "suite": "cleft", "items": 4, "right": 2, "first": 3}
     assert [(row["seed"], row["first"]) for row in seeds] == [("x_1", 4), ("x_2", 0)]
     found = syntaxgym.accuracies(read_rows(rows), "first")
     assert found == {"small": {"cleft": 75}, "rnng": {"cleft": 50}}
