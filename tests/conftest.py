@@ -54,6 +54,9 @@ needs_kernel = pytest.mark.skipif(
     not backend.KERNEL_DTYPES, reason=f"the compiled kernels are {backend.KERNEL_STATUS}"
 )
 
+HAS_INT8 = bool(backend.KERNEL_DTYPES) and torch.ops.elmo_plugin.is_supported(torch.int8)
+"""Whether the compiled kernels multiply in int8, also where bf16 is used instead."""
+
 NO_KERNELS = (backend.NOT_BUILT, "off, because ELMO_PLUGIN_KERNEL is 0", backend.NO_AVX2)
 """The reasons to skip the tests of the kernels. An old library is none of them."""
 

@@ -16,14 +16,14 @@ from elmo_plugin.ops.lstm import (
 )
 from elmo_plugin.ops.lstm.reference import Reading
 from tests.compare import assert_close
-from tests.conftest import needs_kernel
+from tests.conftest import HAS_INT8, needs_kernel
 
 pytestmark = needs_kernel
 
 Tensors = tuple[torch.Tensor, ...]
 DTYPES = [torch.float32, torch.bfloat16]
 FORMS = sorted(backend.KERNEL_DTYPES, key=str)
-if backend.quantizes(torch.empty(0)):
+if HAS_INT8:
     FORMS.append(torch.int8)
 
 

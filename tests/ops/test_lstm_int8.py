@@ -10,14 +10,14 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.modules.language_model import BiLMWithSoftmax
-from elmo_plugin.ops import backend
+from elmo_plugin.ops import backend, private_torch
 from elmo_plugin.ops.lstm import examples, lstm_scan, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.text.lines import read_sentences
 from tests.compare import assert_close
+from tests.conftest import HAS_INT8
 
 needs_int8 = pytest.mark.skipif(
-    not backend.quantizes(torch.empty(0)),
-    reason=f"no int8 products: the kernels are {backend.KERNEL_STATUS}",
+    not HAS_INT8, reason=f"no int8 products: the kernels are {backend.KERNEL_STATUS}"
 )
 
 
@@ -169,9 +169,25 @@ def test_what_is_not_finite_is_not_a_number(number):
     assert is_nan.sum() == is_nan[:, 1:, 2].numel()
 
 
+@pytest.mark.parametrize(
+    "has, is_faster",
+    [("avx512_vnni", True), ("avx512_bf16", False), ("amx_bf16 amx_int8", True), ("bf16", False)],
+)
+def test_int8_is_for_processors_on_which_it_is_faster(has, is_faster, monkeypatch):
+    """Expected: the rule of docs/speed.md, for what PyTorch says of processors."""
+    names = dict.fromkeys(has.split(), True)
+    monkeypatch.setattr(private_torch, "_capabilities", lambda: names)
+    has_bf16 = private_torch._cpu_has("avx512_bf16", "amx_bf16", "bf16")
+    monkeypatch.setattr(private_torch, "CPU_HAS_BFLOAT16", has_bf16)
+    assert private_torch._int8_is_faster() == is_faster
+    if HAS_INT8:
+        monkeypatch.setattr(private_torch, "INT8_IS_FASTER", is_faster)
+        assert backend.quantizes(torch.empty(0)) == is_faster
+
+
 @needs_int8
 @pytest.mark.parametrize("initial_state", ["zero", "warm", "carry"])
-def test_vectors_of_the_english_model(initial_state):
+def test_vectors_of_the_english_model(initial_state, monkeypatch):
     """The rule of docs/speed.md: for each layer the mean cosine with the layer in fp32 is at least
     0.999. The numbers are not those of fp32 or bf16, so int8 is what computed them."""
     sentences, layers = list(read_sentences("fixtures/text/train.txt"))[:64], {}
@@ -187,6 +203,7 @@ def test_vectors_of_the_english_model(initial_state):
 def test_without_int8_products_the_precision_is_that_of_bf16(monkeypatch):
     """Expected: bit-identical with `"bf16"`, which is fp32 on a CPU without bfloat16."""
     monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
+    monkeypatch.setattr(private_torch, "INT8_IS_FASTER", True)
     sentences = list(read_sentences("fixtures/text/train.txt"))[:8]
     elmo, other = (Elmo.from_pretrained("tiny", precision=x) for x in ("int8", "bf16"))
     assert elmo.bilm.precision == other.bilm.precision != "int8"

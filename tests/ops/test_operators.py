@@ -14,7 +14,7 @@ from elmo_plugin.ops import backend, char_conv, lstm, softmax
 from elmo_plugin.ops.linear import Linear
 from elmo_plugin.ops.softmax import sampled_softmax_loss
 from tests.compare import assert_close
-from tests.conftest import needs_kernel, threads
+from tests.conftest import HAS_INT8, needs_kernel, threads
 from tests.ops.operator_cases import CASES, check_without_steps_or_rows
 
 DTYPES = {
@@ -26,7 +26,7 @@ FORMS = [
     (operator, dtype)
     for operator in (char_conv, lstm, softmax)
     for dtype in operator.DTYPES
-    if dtype in backend.KERNEL_DTYPES or (dtype == torch.int8 and backend.quantizes(torch.empty(0)))
+    if dtype in backend.KERNEL_DTYPES or (dtype == torch.int8 and HAS_INT8)
 ]
 """The compiled kernels of this machine."""
 
