@@ -14,7 +14,7 @@
 //     glove:: 'glove.840B.300d.txt.gz',
 //   }
 //
-// The numbers are from the published AllenNLP config; the repository's docs/tasks.md compares
+// The values are from the published AllenNLP config; the repository's docs/paper_tasks.md compares
 // them with the paper's. two_cores/bcn.jsonnet is smaller.
 {
   dim:: 300,  // of the words and of each direction of each LSTM

@@ -11,7 +11,7 @@
 //     glove:: 'glove.6B.100d.txt.gz',
 //   }
 //
-// The numbers are from the published AllenNLP config; the repository's docs/tasks.md compares
+// The values are from the published AllenNLP config; the repository's docs/paper_tasks.md compares
 // them with the paper's. two_cores/bidaf.jsonnet is smaller.
 {
   embedding_dim:: 100,

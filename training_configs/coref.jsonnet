@@ -12,7 +12,7 @@
 //     glove:: 'glove.6B.300d.txt.gz',
 //   }
 //
-// The numbers are from the published AllenNLP config; the repository's docs/tasks.md compares
+// The values are from the published AllenNLP config; the repository's docs/paper_tasks.md compares
 // them with the paper's. two_cores/coref.jsonnet is smaller.
 {
   embedding_dim:: 300,

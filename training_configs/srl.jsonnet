@@ -13,7 +13,7 @@
 //   }
 //
 // The numbers are from the paper, except the batch size, which is from the published AllenNLP
-// config. The repository's docs/tasks.md compares them. two_cores/srl.jsonnet is smaller.
+// config. The repository's docs/paper_tasks.md compares them. two_cores/srl.jsonnet is smaller.
 {
   embedding_dim:: 100,
   binary_feature_dim:: 100,  // marks the verb; concatenated to the embedded text

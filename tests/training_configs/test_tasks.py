@@ -23,7 +23,7 @@ TASKS = {
     "bcn": ("sst/dev.txt", {"sentence": "It isn't dull."}, "label"),
 }
 # The encoder's input and output with the paper's or the published numbers, as in
-# docs/tasks.md, and with the 256 columns of `small`.
+# docs/paper_tasks.md, and with the 256 columns of `small`.
 SIZES = {
     "bidaf": (100 + 100, 2 * 100),
     "bidaf_elmo": (100 + 100 + 256 + 256, 2 * 100 + 256),
