@@ -1,7 +1,7 @@
 """
-The tables of docs/speed.md and docs/choose.md, from the figures in benchmarks/results.json, which
-has those of one run of each part for each kind of processor: `python -m benchmarks.tables` prints
-them.
+The tables of docs/speed.md, docs/choose.md and benchmarks/README.md, from the figures in
+benchmarks/results.json, which has those of one run of each part for each kind of processor:
+`python -m benchmarks.tables` prints them.
 """
 
 import json

@@ -43,7 +43,7 @@ KINDS = {
 """The first kinds and names of a page, in their order; others follow as they are registered."""
 OPTIONAL = r"(.*?)(, optional(?: \(default = (.*)\))?)?"
 SENTENCE = re.compile(r"(?<=[.:])(?<!al\.)\s")
-UNRELATED = "reference", "stability", "removed"
+UNRELATED = "reference", "stability"
 """Pages that list names and do not explain them."""
 EXPLAINED = {
     "elmo": "[vectors of a text](vectors.md)",

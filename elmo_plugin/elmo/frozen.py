@@ -5,8 +5,8 @@ says when another one has to be made.
 A snapshot is that of the biLM while the biLM's `State` is equal to the one it was made for. A call
 takes one at its start, and may finish with it while another thread loads weights. A biLM that
 contains anything whose effect cannot be compared has no state and no snapshot. Some
-changes cannot be detected (docs/speed.md), such as writing to the same memory through another
-tensor, `parameter.data.mul_(2)`. Clear the caches after that.
+changes cannot be detected (docs/caches_and_processes.md), such as writing to the same memory
+through another tensor, `parameter.data.mul_(2)`. Clear the caches after that.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def test_precisions_are_set_and_restored():
 
 @pytest.mark.long
 def test_operators_of_a_step():
-    """The figures of docs/speed.md, and the aims that were set: at most 660 computing operators
+    """The figures of benchmarks/README.md, and the aims that were set: at most 660 computing operators
     with launches and 250 views for a step in bf16, in which PyTorch joins the rows of two sparse
     gradients and nothing else waits, and one copy to the CPU for a batch of sentences."""
     pytest.importorskip("triton", reason="Triton is not installed")
@@ -134,7 +134,7 @@ def test_operators_of_a_step():
     assert int(n_computing) <= 660 and int(n_views) <= 250
     for name, (_, _, waits) in counts.items():
         assert waits == ("_coalesce 2" if name in names else "cpu 1")
-    page = (ROOT / "docs/speed.md").read_text()
+    page = (ROOT / "benchmarks/README.md").read_text()
     assert f"a step in bf16 dispatches {n_computing} operators and kernels" in " ".join(
         page.split()
     )

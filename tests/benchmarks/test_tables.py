@@ -19,12 +19,18 @@ def page(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "made", [tables.installed, tables.compared, tables.task_modules, tables.gpu_steps]
+    "made, name",
+    [
+        (tables.installed, "docs/speed.md"),
+        (tables.compared, "docs/speed.md"),
+        (tables.task_modules, "docs/speed.md"),
+        (tables.gpu_steps, "benchmarks/README.md"),
+    ],
 )
-def test_the_page_has_the_rows(made: Callable[[tables.Results], str]) -> None:
+def test_the_page_has_the_rows(made: Callable[[tables.Results], str], name: str) -> None:
     """Expected: each row of the table that the figures make."""
     rows = re.sub(r" +", " ", made(FIGURES)).splitlines()
-    text = page("docs/speed.md")
+    text = page(name)
     assert len(rows) > 5 and [row for row in rows[2:] if row not in text] == []
 
 

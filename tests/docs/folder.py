@@ -3,6 +3,10 @@
 import gzip
 from pathlib import Path
 
+import h5py
+import torch
+from allennlp.modules.elmo import _ElmoBiLm, batch_to_ids
+
 from elmo_plugin.pretrained import pretrained_files
 from tests.docs.pages import ROOT
 from tests.experiments.test_probe import CONLLU
@@ -83,3 +87,14 @@ def prepare(folder: Path) -> None:
     (folder / "glove.6B.50d.txt.gz").write_bytes(gzip.compress(row.encode()))
     for name, file in zip(("OPTIONS", "WEIGHTS", "VOCABULARY"), pretrained_files("tiny")):
         (folder / name).symlink_to(file)
+    old_vectors(folder / "OLD_VECTORS.hdf5", [x.split() for x in sentences[:20]], folder)
+
+
+def old_vectors(file: Path, sentences: list[list[str]], folder: Path) -> None:
+    """Write what bilm-tf's `dump_bilm_embeddings` writes: all layers of each sentence, with the
+    state carried from sentence to sentence, here by AllenNLP's modules."""
+    bilm = _ElmoBiLm(str(folder / "OPTIONS"), str(folder / "WEIGHTS"))
+    with h5py.File(file, "w") as out, torch.no_grad():
+        for number, sentence in enumerate(sentences):
+            layers = bilm(batch_to_ids([sentence]))["activations"]
+            out[str(number)] = torch.stack([x[0, 1:-1] for x in layers]).numpy()

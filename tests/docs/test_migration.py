@@ -1,4 +1,4 @@
-"""The tables of the migration page, option by option."""
+"""The tables of the migration pages, option by option."""
 
 import argparse
 import inspect
@@ -48,11 +48,11 @@ OPTIONS_OF_0_9 = {
     "--use-sentence-keys",
 }
 
-MIGRATION = (ROOT / "docs" / "migration.md").read_text("utf-8")
+MIGRATION = "".join(page.read_text("utf-8") for page in (ROOT / "docs").glob("migration_*.md"))
 
 
 def rows(header: str) -> list[list[str]]:
-    """The cells of the table of the migration page whose first cell is `header`."""
+    """The cells of the table of the migration pages whose first cell is `header`."""
     table = MIGRATION.partition(f"| {header} |")[2].partition("\n\n")[0]
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
 
@@ -66,7 +66,7 @@ def names(cells: list[str]) -> list[str]:
     [
         ("`elmo_token_embedder`", ElmoTokenEmbedder, ElmoEmbedder),
         ("`elmo_characters`", ELMoTokenCharactersIndexer, ElmoTokenIndexer),
-        ("AllenNLP's `Elmo`", AllenNLPElmo, None),
+        ("AllenNLP's `Elmo` in Python", AllenNLPElmo, None),
     ],
 )
 def test_migration_lists_each_parameter_of_allennlp(header: str, theirs: type, ours: Any) -> None:
