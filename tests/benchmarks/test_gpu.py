@@ -121,9 +121,9 @@ def test_precisions_are_set_and_restored():
 
 @pytest.mark.long
 def test_operators_of_a_step():
-    """The figures of benchmarks/README.md, and the aims that were set: at most 660 computing operators
-    with launches and 250 views for a step in bf16, in which PyTorch joins the rows of two sparse
-    gradients and nothing else waits, and one copy to the CPU for a batch of sentences."""
+    """The figures of benchmarks/README.md, and the aims that were set: at most 660 computing
+    operators with launches and 250 views for a step in bf16, in which PyTorch joins the rows of two
+    sparse gradients and nothing else waits, and one copy to the CPU for a batch of sentences."""
     pytest.importorskip("triton", reason="Triton is not installed")
     printed = python("-m", "benchmarks.gpu", "--count").stdout
     pattern = r"^([\w ]+): (\d+) computing operators with launches, (\d+) views, \d+ waits; ([^;]+)"
