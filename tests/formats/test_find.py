@@ -372,7 +372,7 @@ def test_each_format_is_complete() -> None:
     ]
     found = {id(x): x for m in modules for x in vars(m).values() if isinstance(x, Format)}
     assert set(map(id, FORMATS)) == set(found)
-    tests, page = ROOT / "tests" / "formats", (ROOT / "docs" / "weights.md").read_text("utf-8")
+    tests, page = ROOT / "tests" / "formats", (ROOT / "docs" / "models.md").read_text("utf-8")
     for form in FORMATS:
         module = form.read.__module__.split(".")[2]
         assert NAMES[module] in NAMES_OF_A_BILM and NAMES[module] in page
