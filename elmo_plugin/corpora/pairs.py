@@ -13,6 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from elmo_plugin.checks import InputError, shown
+from elmo_plugin.corpora.spans import check_state
 from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.elmo.scores import DIRECTIONS, SentenceScores
 from elmo_plugin.text.advice import advised
@@ -64,6 +65,7 @@ def pair_scores(
     the sentences differ, and only in words that the softmax lacks. `raw`: see
     `LanguageModel.score`.
     """
+    check_state(model)
     rows: list[dict[str, Any]] = []
     pairs = chain.from_iterable(map(read_pairs, files))
     with tqdm(unit=" pairs") as progress:

@@ -66,9 +66,9 @@ def embed_spans(
 
 
 def check_state(elmo: Any) -> None:
-    """Raise an `InputError` if vectors depend on other sentences, some of which are left out."""
+    """Raise an `InputError` if vectors depend on earlier sentences, for sentences that are no text."""
     if elmo.initial_state == "carry":
-        fail("initial_state", "zero or warm, because sentences are left out", elmo.initial_state)
+        fail("initial_state", "zero or warm, because these sentences are no text", "carry")
 
 
 def embedded(

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from elmo_plugin.checks import InputError, check_choice, check_flag, fail
 from elmo_plugin.corpora.formulas import Formula, parse_formula
+from elmo_plugin.corpora.spans import check_state
 from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.formats.json_and_text import read_json
@@ -139,9 +140,10 @@ def suite_scores(
     # Raises
 
     `InputError`
-        As `read_suite`, and if two suites have the same name.
+        As `read_suite`, if two suites have the same name, and if `initial_state` is `"carry"`.
     """
     check_flag("raw", raw)
+    check_state(model)
     suites: dict[str, Suite] = {}
     for file in [files] if isinstance(files, str | PathLike) else files:
         suite = read_suite(Path(file))

@@ -8,6 +8,7 @@ import json
 import math
 import statistics
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from elmo_plugin import LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora import suite_accuracies, suite_scores
 from elmo_plugin.corpora.formulas import parse_formula
+from elmo_plugin.corpora.pairs import pair_scores
 from elmo_plugin.corpora.suites import read_suite
 from tests.conftest import SHARED_DATA
 
@@ -196,6 +198,15 @@ def test_wrong_suites(tmp_path: Path, keys: str, value: Any, message: str) -> No
     file = write(tmp_path / "x.json", suite[""])
     with pytest.raises(InputError, match=f"^{file}: .*{message}"):
         read_suite(file)
+
+
+@pytest.mark.parametrize("compute", [suite_scores, pair_scores])
+def test_no_state_is_carried(compute: Callable[..., Any], bilm_archive: str) -> None:
+    """Expected: an error that names the parameter, before a file is read, because the sentences do
+    not follow one another."""
+    model = LanguageModel.from_archive(bilm_archive, initial_state="carry")
+    with pytest.raises(InputError, match=r"^initial_state: expected zero or warm, .*carry"):
+        compute(model, [Path("missing")])
 
 
 def test_wrong_files(model: LanguageModel, tmp_path: Path) -> None:
