@@ -66,7 +66,7 @@ def embed_spans(
 
 
 def check_state(elmo: Any) -> None:
-    """Raise an `InputError` if vectors depend on earlier sentences, for sentences that are no text."""
+    """Raise an `InputError` if a sentence depends on those before it, which are no text."""
     if elmo.initial_state == "carry":
         fail("initial_state", "zero or warm, because these sentences are no text", "carry")
 
