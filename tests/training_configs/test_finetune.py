@@ -38,7 +38,7 @@ def test_it_trains_on_the_text_of_a_task(bilm_archive, tmp_path, monkeypatch):
         "model.n_negative_samples": 4,
         "model.precision": "fp32",
         "trainer.cuda_device": -1,
-        "trainer.num_epochs": 30,
+        "trainer.num_epochs": 60,
         "trainer.learning_rate_scheduler.warmup_steps": 1,
         "trainer.callbacks": [{"type": "start_for_test"}],
     }
