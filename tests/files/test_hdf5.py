@@ -123,6 +123,13 @@ def test_names_that_are_not_arrays(tmp_path):
         assert [find_array(file, name) for name in ("a", "a/x/y", "b", "b/c")] == [None] * 4
 
 
+def test_paths_that_are_not_hdf5_files(tmp_path):
+    """The message names the path and what was found there."""
+    for path, found in ((tmp_path / "gone", "no such file"), (tmp_path, "a folder")):
+        with pytest.raises(InputError, match=f"^{path}: expected an HDF5 file, found {found}"):
+            read(path)
+
+
 def test_blocks_and_texts(tmp_path, monkeypatch):
     """By hand: blocks have 3 rows, or 4 if a chunk has 2. A text of variable length has no checksum
     in HDF5."""
