@@ -45,8 +45,9 @@ def _cpu_has(*names: str) -> bool:
     return any(known.get(name) for name in names)
 
 
-CPU_HAS_BFLOAT16 = _cpu_has("avx512_bf16", "amx_bf16", "bf16")  # the last on ARM
-"""Whether this CPU multiplies in bfloat16."""
+def _cpu_has_bfloat16() -> bool:
+    """Whether this CPU multiplies in bfloat16."""
+    return _cpu_has("avx512_bf16", "amx_bf16", "bf16")  # the last on ARM
 
 
 def _int8_is_faster() -> bool:
@@ -54,9 +55,10 @@ def _int8_is_faster() -> bool:
     Whether products in int8 are faster than those in bfloat16, if this CPU has the former. They are
     not with AVX512_BF16 alone (docs/speed.md, 'int8').
     """
-    return not CPU_HAS_BFLOAT16 or _cpu_has("amx_int8")
+    return not _cpu_has_bfloat16() or _cpu_has("amx_int8")
 
 
+CPU_HAS_BFLOAT16 = _cpu_has_bfloat16()
 INT8_IS_FASTER = _int8_is_faster()
 
 

@@ -177,8 +177,6 @@ def test_int8_is_for_processors_on_which_it_is_faster(has, is_faster, monkeypatc
     """Expected: the rule of docs/speed.md, for what PyTorch says of processors."""
     names = dict.fromkeys(has.split(), True)
     monkeypatch.setattr(private_torch, "_capabilities", lambda: names)
-    has_bf16 = private_torch._cpu_has("avx512_bf16", "amx_bf16", "bf16")
-    monkeypatch.setattr(private_torch, "CPU_HAS_BFLOAT16", has_bf16)
     assert private_torch._int8_is_faster() == is_faster
     if HAS_INT8:
         monkeypatch.setattr(private_torch, "INT8_IS_FASTER", is_faster)
