@@ -59,6 +59,13 @@ def test_links_lead_somewhere(file: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{file.name}: {link}"
 
 
+@pytest.mark.parametrize("page", [x for x in CHECKED if x.suffix == ".md"], ids=name_of)
+def test_words_of_the_field(page: Path) -> None:
+    """By definition: these phrases are vague, and others are what a reader would search for."""
+    vague = "told apart|a line says so|(?:is|are) refused|lets go of|under `carry`"
+    assert not re.findall(vague, re.sub(r"\s+", " ", page.read_text("utf-8")))
+
+
 def test_contributing_lists_the_targets_of_the_makefile() -> None:
     """The expected targets and their order are those of `.PHONY`, which make itself reads."""
     makefile = (ROOT / "Makefile").read_text("utf-8").replace("\\\n", " ")
