@@ -40,7 +40,7 @@ test: install
 
 # Import, training, `elmo`, predict, archives, and vectors without AllenNLP.
 SHORT := test_install.py test_imports.py test_line.py commands/test_elmo.py \
-	commands/test_import_export.py plugin/test_predictors.py plugin/test_all_lines.py \
+	commands/test_import_export.py plugin/test_predictors.py \
 	plugin/training/test_trainer.py
 test-short: install
 	$(RUN)/python -m pytest -n auto $(SHORT:%=tests/%)

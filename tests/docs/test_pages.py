@@ -75,6 +75,13 @@ def test_contributing_lists_the_targets_of_the_makefile() -> None:
     assert listed == phony.split()
 
 
+def test_the_short_tests_exist() -> None:
+    """pytest runs nothing if one of the files that the Makefile names is not there."""
+    makefile = (ROOT / "Makefile").read_text("utf-8").replace("\\\n", " ")
+    (names,) = re.findall(r"^SHORT := (.+)$", makefile, re.MULTILINE)
+    assert [name for name in names.split() if not (ROOT / "tests" / name).exists()] == []
+
+
 SAVED = ("json", "toml")
 
 
