@@ -43,6 +43,8 @@ KINDS = {
 """The first kinds and names of a page, in their order; others follow as they are registered."""
 OPTIONAL = r"(.*?)(, optional(?: \(default = (.*)\))?)?"
 SENTENCE = re.compile(r"(?<=[.:])(?<!al\.)\s")
+CODE = re.compile(r"^```python\n.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+"""Blocks of Python and code in a line."""
 UNRELATED = "reference", "stability"
 """Pages that list names and do not explain them."""
 EXPLAINED = {
@@ -239,9 +241,10 @@ def python_names() -> Iterator[str]:
 
 
 def where(name: str) -> str:
-    """A link to the page that uses a name most often."""
+    """A link to the page whose code has a name most often. In prose, it may be a common word."""
     pages = [x for x in (ROOT / "docs").glob("*.md") if x.stem not in UNRELATED]
-    counts = {x: len(re.findall(rf"\b{name}\b", x.read_text("utf-8"))) for x in sorted(pages)}
+    code = {x: "\n".join(CODE.findall(x.read_text("utf-8"))) for x in sorted(pages)}
+    counts = {x: len(re.findall(rf"\b{name}\b", of_page)) for x, of_page in code.items()}
     best = max(counts, key=lambda x: counts[x])
     return f"[{title(best)}]({best.name})" if counts[best] else ""
 

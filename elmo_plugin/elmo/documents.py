@@ -65,7 +65,7 @@ def read_documents(
     """
     Read the sentences of `documents_of` in batches as `BiLMLayers.read`: the first sentences of
     many documents, then their second ones, and so on. In both directions a document begins with
-    the `initial_state`, with `carry` with zeros, and the model's own carried state stays.
+    the `initial_state`, or zeros with `carry`, and the model's own carried state stays.
     """
     most = model.max_tokens(max_tokens)
     sentences = model.checked_tokens(rows)

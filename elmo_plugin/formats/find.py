@@ -112,7 +112,8 @@ def find_bilm(
             loaded = _read_format(Path(paths["name"]), with_softmax, extras)
         else:
             options = options or read_options(paths["options_file"])
-            loaded = read_weights(options, paths["weight_file"], words, softmax, with_softmax)
+            weights = paths["weight_file"]
+            loaded = read_weights(options, weights, words, softmax, with_softmax=with_softmax)
         if with_softmax:
             _check_softmax(loaded, paths)
     return loaded

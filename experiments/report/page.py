@@ -29,7 +29,7 @@ PROSE = ("Results", "What the numbers say", "Documents as one sentence", "Method
 BASELINE = "No task model has pretrained word vectors, with or without ELMo."
 """What a picture of the grid's results compares."""
 
-ORDER = (
+MAIN = (
     "Results",
     "Minimal pairs (BLiMP)",
     "Test suites (SyntaxGym)",
@@ -37,6 +37,10 @@ ORDER = (
     "Reading times",
     "Change of meaning",
     "Table 1: with and without ELMo",
+)
+"""The sections of the main results; all others are details."""
+ORDER = (
+    *MAIN,
     "Other biLMs",
     "What the numbers say",
     "BLiMP by phenomenon",

@@ -4,16 +4,8 @@ import re
 from os.path import relpath
 from pathlib import Path
 
-MAIN = (
-    "Results",
-    "Minimal pairs (BLiMP)",
-    "Test suites (SyntaxGym)",
-    "Agreement",
-    "Reading times",
-    "Change of meaning",
-    "Table 1: with and without ELMo",
-)
-"""The sections of the main results; all others are details."""
+from experiments.report.page import MAIN
+
 TITLE = "# Results in detail\n\nThe tables, methods and costs behind the [results]({})."
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
 HEADING = re.compile(r"^##? (.*)$", re.MULTILINE)

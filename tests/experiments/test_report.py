@@ -10,10 +10,13 @@ import pytest
 import scipy.special
 from matplotlib.figure import Figure
 
+from elmo_plugin.checks import InputError
 from experiments import agreement, blimp, dwug, probe, wic
 from experiments.grid.cells import Cell, Grid, read_grid
 from experiments.report import __main__ as report
 from experiments.report.__main__ import write_page
+from experiments.report.analyses import analysis_sections
+from experiments.report.page import grid_sections
 from experiments.report.statistics import Results, Summary, differences
 from experiments.rows import append_row, read_rows
 from tests.conftest import ROOT
@@ -173,6 +176,31 @@ def test_ambiguous_rows_are_refused(grid: Grid, rows: list[dict]) -> None:
     for others in (rows, [row for row in rows if row is not small]):
         with pytest.raises(ValueError, match=message):
             Results(grid, [*others, again], "rows.jsonl")
+
+
+@pytest.mark.parametrize("table", ["table 1", "table 2", "table 3", "figure 1"])
+def test_two_results_in_one_place(table: str, grid: Grid, rows: list[dict], tmp_path: Path) -> None:
+    """By definition: a table shows one value of the settings that it does not compare."""
+    first = next(x for x in grid.tables[table] if x.settings["bilm"] == "small")
+    key = "place" if table == "figure 1" else "fraction"
+    other = Cell(table, first.settings | {key: "other"}, first.config)
+    mixed = grid._replace(tables=grid.tables | {table: [*grid.tables[table], other]})
+    message = rf"{table}: .* with `small`: {key}: expected one value .* and other"
+    with pytest.raises(InputError, match=message):
+        grid_sections(Results(mixed, rows), tmp_path)
+
+
+@pytest.mark.parametrize("key", ["digest", "data"])
+def test_rows_of_analyses_that_cannot_be_compared(key: str, tmp_path: Path) -> None:
+    """By definition: rows of another biLM of the same name, or of other data, would be mixed in one
+    table."""
+    row: dict[str, Any] = {"bilm": "small", "digest": "a", "metrics": {"accuracy": 92.86}}
+    row["settings"] = {"layer": "LSTM 1", "initial_state": "warm", "data": "ud"}
+    other = row | ({key: "b"} if key == "digest" else {"settings": row["settings"] | {key: "b"}})
+    for found in (row, other):
+        append_row(tmp_path / "pos.jsonl", found)
+    with pytest.raises(ValueError, match=rf"pos\.jsonl: {key}.*: expected one"):
+        analysis_sections(tmp_path)
 
 
 def test_the_page_in_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

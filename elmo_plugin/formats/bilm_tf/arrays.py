@@ -165,8 +165,9 @@ class NamedArrays(Arrays, Protocol):
 def read_arrays(
     options: BiLMOptions,
     arrays: NamedArrays,
-    vocabulary_file: str | os.PathLike | None = None,
-    with_softmax: bool = True,
+    vocabulary_file: str | os.PathLike | None,
+    *,
+    with_softmax: bool,
 ) -> FoundBiLM:
     """
     Read a biLM of these `options` and, if there is a `vocabulary_file` with its words, the softmax.

@@ -55,7 +55,8 @@ def read_model_files(
         softmax_file = str(_only(own, [], "HDF5 file of a softmax"))
     if vocabulary_file is None and (with_softmax or options.words is not None):
         vocabulary_file = vocabulary_in(folder)
-    loaded = read_weights(options, weights, vocabulary_file, softmax_file, with_softmax)
+    files = weights, vocabulary_file, softmax_file
+    loaded = read_weights(options, *files, with_softmax=with_softmax)
     if (folder / MIXES).exists():
         return loaded._replace(mixes=read_mixes(folder / MIXES))
     return loaded

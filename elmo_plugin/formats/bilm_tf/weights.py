@@ -62,7 +62,8 @@ def read_weights(
     path: str | os.PathLike,
     vocabulary_file: str | os.PathLike | None = None,
     softmax_file: str | os.PathLike | None = None,
-    with_softmax: bool = True,
+    *,
+    with_softmax: bool,
 ) -> FoundBiLM:
     """
     Read a weight file, and the `softmax_file` if the softmax is in a file of its own, as
@@ -71,7 +72,8 @@ def read_weights(
     with ExitStack() as stack:
         paths = [path] if softmax_file is None else [path, softmax_file]
         files = [stack.enter_context(hdf5.open_hdf5(x)) for x in paths]
-        return read_arrays(options, HDF5Arrays(*files), vocabulary_file, with_softmax)
+        arrays = HDF5Arrays(*files)
+        return read_arrays(options, arrays, vocabulary_file, with_softmax=with_softmax)
 
 
 def write_weights(

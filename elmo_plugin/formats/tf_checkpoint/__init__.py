@@ -66,7 +66,7 @@ def read_checkpoint(
     arrays = CheckpointArrays(index)
     if vocabulary_file is None and (with_softmax or options.words is not None):
         vocabulary_file = vocabulary_in(index.parent)
-    return read_arrays(options, arrays, vocabulary_file, with_softmax)
+    return read_arrays(options, arrays, vocabulary_file, with_softmax=with_softmax)
 
 
 def holds_checkpoint(path: Path) -> bool:

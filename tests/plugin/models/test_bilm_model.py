@@ -302,7 +302,7 @@ def batch_of(model: BiLMModel, sentences: list[list[str]]) -> dict[str, Any]:
 
 def check_row(output: dict[str, torch.Tensor], row: int, expected: list[np.ndarray]) -> None:
     """Compare a row with the oracle's log probabilities; backwards they are in the order of the
-    text. What follows is no number of a sentence."""
+    text. After the sentence there are zeros."""
     n = len(expected[0])
     assert output["mask"][row].sum() == n and output["mask"][row, :n].all()
     for name, log_p in (("forward", expected[0]), ("backward", expected[1][::-1])):
