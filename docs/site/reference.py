@@ -8,7 +8,7 @@ arguments of commands from their parsers.
 import argparse
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,9 +20,12 @@ from docs.site.stage import ROOT, stable_names
 from elmo_plugin import Elmo
 from elmo_plugin.checks import shown
 from elmo_plugin.commands.runner import PROGRAM
+from elmo_plugin.elmo.language_model import Substitute
+from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.options import BLOCKS
 from elmo_plugin.plugin.elmo_output import ElmoAtOutput
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
+from elmo_plugin.text import Sentence
 
 PAGE = ROOT / "docs" / "reference.md"
 OURS = "elmo_plugin.", "allennlp_today."
@@ -58,6 +61,8 @@ EXPLAINED = {
     "elmo-mix": "[tasks](tasks.md#the-mix-of-layers)",
 }
 """The page of each command."""
+RESULTS = SentenceScores, Substitute, Sentence
+"""Classes of what calls return."""
 INTRODUCTION = f"""# Reference
 
 The keys of a config, the arguments of the commands, and the names in Python. All of them
@@ -67,6 +72,7 @@ and from what `--help` prints.
 - [Names in a config](#names-in-a-config)
 - [Commands](#commands): `{PROGRAM} COMMAND`
 - [Names in Python](#names-in-python)
+- [What calls return](#what-calls-return)
 
 ## Names in a config
 
@@ -106,7 +112,7 @@ def main() -> None:
 
 
 def page() -> str:
-    parts = [INTRODUCTION, *config_names(), *commands(), *python_names()]
+    parts = [INTRODUCTION, *config_names(), *commands(), *python_names(), *results()]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
 
 
@@ -115,11 +121,11 @@ def config_names() -> Iterator[str]:
     for kind, name, cls, constructor in registered():
         yield f"### `{name}`, {kind}\n\n{summary(cls)}"
         if cls.__module__.startswith(OURS[0]):  # other keys are AllenNLP's
-            yield from table("key", [x for x in parameters(constructor) if x.name not in GIVEN])
+            yield from keys(x for x in parameters(constructor) if x.name not in GIVEN)
         if (kind, name) == ("Model", "bilm"):
             for block, options in BLOCKS.items():
                 yield f"#### The block `{block}`"
-                yield from table("key", parameters(options))
+                yield from keys(parameters(options))
 
 
 def registered() -> list[tuple[str, str, type, Any]]:
@@ -140,25 +146,21 @@ def parameters(described: Any) -> list[Parameter]:
     The parameters of a class or a function: those of its docstring, in place of `kwargs` those of
     `Elmo` or `ElmoAtOutput` that it passes on, and those of its signature if it describes none.
     """
-    text = inspect.getdoc(described) or ""
-    section = re.search(r"^# Parameters\n\n(.*?)(?=^# |\Z)", text, re.MULTILINE | re.DOTALL)
-    if section is None:
+    text = section(described, "Parameters")
+    if not text:
         base = isinstance(described, type) and issubclass(described, ElmoAtOutput)
         if base and described is not ElmoAtOutput:
             return parameters(ElmoAtOutput)
         return [Parameter(*x) for x in of_signature(described)]
     found: list[Parameter] = []
-    for entry in re.split(r"\n(?=\S)", section[1].strip()):
-        head, _, body = entry.partition("\n")
-        names, _, kind = head.partition(" : ")
-        body = " ".join(body.split())
-        if names != "kwargs":
-            found.append(Parameter(names, kind, body))
+    for entry in entries(text):
+        if entry.name != "kwargs":
+            found.append(entry)
         elif described is ElmoEmbedder:
-            passed = set(re.findall(r"`(\w+)`", body.partition(":")[0]))
+            passed = set(re.findall(r"`(\w+)`", entry.text.partition(":")[0]))
             found += [x for x in parameters(Elmo) if x.name in passed]
         else:
-            found.append(Parameter("others", ", optional", body))
+            found.append(Parameter("others", ", optional", entry.text))
     return found
 
 
@@ -171,14 +173,24 @@ def of_signature(described: Any) -> Iterator[tuple[str, str, str]]:
             yield name, "" if is_required else default, ""
 
 
+def keys(found: Iterable[Parameter]) -> Iterator[str]:
+    """A table of the keys of a config."""
+    return table("key", [x._replace(kind=given(x.kind)) for x in found])
+
+
+def given(kind: str) -> str:
+    """The type of a parameter as a table shows it."""
+    kind, is_optional, default = re.fullmatch(OPTIONAL, kind).groups()
+    kind += (f", default {default}" if default else "") if is_optional else ", required"
+    return kind.removeprefix(", ")
+
+
 def table(head: str, found: list[Parameter]) -> Iterator[str]:
     if found:
         has_text = any(x.text for x in found)
         rows = [f"| {head} | type |{' meaning |' * has_text}", f"|---|---|{'---|' * has_text}"]
         for name, kind, text in found:
-            kind, is_optional, default = re.fullmatch(OPTIONAL, kind).groups()
-            kind += (f", default {default}" if default else "") if is_optional else ", required"
-            cells = [f"`{name}`", kind.removeprefix(", "), *[text] * has_text]
+            cells = [f"`{name}`".replace(", ", "`, `"), kind, *[text] * has_text]
             rows.append("| " + " | ".join(x.replace("|", "\\|") for x in cells) + " |")
         yield "\n".join(rows)
 
@@ -238,6 +250,52 @@ def python_names() -> Iterator[str]:
             text = " ".join(summary(getattr(loaded, name)).partition("\n\n")[0].split())
             rows.append(f"| `{name}` | {SENTENCE.split(text)[0]} | {where(name)} |")
         yield "\n".join(rows)
+
+
+def results() -> Iterator[str]:
+    """What public calls return, as their docstrings say, and the fields of their classes."""
+    rows = ["## What calls return\n", "| call | type | value |", "|---|---|---|"]
+    for module, names in stable_names().items():
+        loaded = __import__(module, fromlist=names)
+        for name in names:
+            public = getattr(loaded, name)
+            methods = vars(public) if isinstance(public, type) else {}
+            calls = {name: public} | {f"{name}.{x}": method for x, method in methods.items()}
+            for call, described in calls.items():
+                kind, _, text = section(described, "Returns").partition("\n")
+                if kind:
+                    rows.append(f"| `{call}` | {kind} | {' '.join(text.split())} |")
+    yield "\n".join(rows)
+    for cls in RESULTS:
+        text, _, described = (inspect.getdoc(cls) or "").partition("\n\n")
+        yield f"### `{cls.__name__}`\n\n{text}"
+        fields = [
+            x._replace(kind=x.kind.replace(", optional", " or `None`")) for x in entries(described)
+        ]
+        for name, member in vars(cls).items():
+            if isinstance(member, property) and not name.startswith("_"):
+                kind = inspect.formatannotation(inspect.signature(member.fget).return_annotation)
+                fields.append(
+                    Parameter(name, f"`{kind}`", " ".join(inspect.getdoc(member).split()))
+                )
+        yield from table("field", fields)
+
+
+def section(described: Any, name: str) -> str:
+    """The text of a section of a docstring, empty if there is none."""
+    text = inspect.getdoc(described) or ""
+    found = re.search(rf"^# {name}\n\n(.*?)(?=^# |\Z)", text, re.MULTILINE | re.DOTALL)
+    return found[1].strip() if found else ""
+
+
+def entries(text: str) -> list[Parameter]:
+    """The entries of a section: a line `name : type`, and the indented lines after it."""
+    found = []
+    for entry in re.split(r"\n(?=\S)", text.strip()):
+        head, _, body = entry.partition("\n")
+        names, _, kind = head.partition(" : ")
+        found.append(Parameter(names, kind, " ".join(body.split())))
+    return found
 
 
 def where(name: str) -> str:

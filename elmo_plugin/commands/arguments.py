@@ -49,8 +49,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision",
         choices=tuple(PRECISIONS),
         default="fp32",
-        help="the precision of the biLM's matrix products: fp32; bf16, where the processor has it; "
-        "or int8, for its LSTMs on a CPU, with the compiled kernels",
+        help="the precision of the biLM's matrix multiplications: fp32; bf16, where the processor "
+        "has it; or int8, for its LSTMs on a CPU, with the compiled kernels",
     )
     parser.add_argument("--cuda-device", type=int, default=-1, help="a GPU, or -1 for the CPU")
 

@@ -50,10 +50,10 @@ DEFAULTS = False, 2, (0, 1)
 FLAGS = {
     "--each-pair": "with --pairs, write the scores of each pair, and not the accuracies",
     "--per-token": "with --pairs, compare means over words and sentence boundaries, and not sums",
-    "--documents": "read each sentence on from the one before it, up to a blank line",
+    "--documents": "continue each sentence from the previous one, up to a blank line",
     "--entropy": "compute entropies too",
     "--rank": "compute the rank of each word in its distributions too",
-    "--unknown-missing": "leave out the numbers of words that the softmax lacks",
+    "--unknown-missing": "leave the scores of words outside the vocabulary empty",
 }
 
 

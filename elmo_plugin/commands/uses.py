@@ -19,8 +19,8 @@ from elmo_plugin.text.advice import Advice, collected
 from elmo_plugin.text.lines import TABLE_NAME
 
 DESCRIPTION = """
-Writes the uses of words in a text, or at the places in a table, to an HDF5 file: each occurrence
-with its sentence, its place and its vector.
+Writes the occurrences of words in a text, or at the positions in a table, to an HDF5 file: each
+with its sentence, its position and its vector.
 """
 
 

@@ -62,7 +62,7 @@ def pair_scores(
     """
     A row for each pair. `forward_good` and so on are the sums of the log probabilities in bits, or
     with `per_token` their means over `SentenceScores.n_predictions`. `unknown_pair` says whether
-    the sentences differ, and only in words that the softmax lacks. `raw`: see
+    the sentences differ, and only in words outside the vocabulary. `raw`: see
     `LanguageModel.score`.
     """
     check_state(model)

@@ -132,7 +132,7 @@ def suite_scores(
 
     `list[dict[str, Any]]`
         A row for each condition of each item: `suite`, `item`, `condition`, `sentence`, the number
-        of its tokens that the softmax lacks (`unknown`), whether all formulas hold for the item
+        of its tokens outside the vocabulary (`unknown`), whether all formulas hold for the item
         (`correct`) and each of them (`formula_1` ..), and the suite's metric of the surprisal of
         each region in bits (`region_1` ..). Formulas that a suite lacks are `None`, and regions
         NaN. So is a region without words, if the metric is not the sum, which is 0.

@@ -1,6 +1,6 @@
 """
-The uses of words in a text: each occurrence of a listed word, with its sentence, its place and its
-vector. The text is read once, and only sentences with such a word are embedded.
+The uses of words in a text: each occurrence of a listed word, with its sentence, its position and
+its vector. The text is read once, and only sentences with such a word are embedded.
 """
 
 import os

@@ -105,8 +105,8 @@ class Elmo(BiLMLayers):
         training; `"zero"`; or `"carry"`, the final state of the same batch row in the previous
         batch, as in bilm-tf and AllenNLP, so that vectors depend on earlier batches.
     precision : `str`, optional
-        Precision of the biLM's matrix products: `"fp32"`; `"bf16"`, which permits bfloat16 on
-        devices that have it natively; or `"int8"`, for a frozen biLM, which also permits 8-bit
+        Precision of the biLM's matrix multiplications: `"fp32"`; `"bf16"`, which permits bfloat16
+        on devices that have it natively; or `"int8"`, for a frozen biLM, which also permits 8-bit
         integers in the LSTMs, where the compiled kernels run on a CPU on which this is faster. By
         default that of `bilm`, which is `"fp32"` once it is loaded. The vectors are always fp32.
     cache_dir : `str | os.PathLike`, optional
@@ -503,11 +503,11 @@ class Elmo(BiLMLayers):
             word. A form is compared with whole tokens, as it is written.
             One of several tokens, such as `"ice cream"`, has single spaces between them, and is in
             a list, or in a file between tabs or alone in its line. All uses count, also of *ice* in
-            *ice cream*. For a table, `"characters"` or `"tokens"`, the unit of its places.
+            *ice cream*. For a table, `"characters"` or `"tokens"`, the unit of `start` and `end`.
         layer : `str | int`, optional (default = `"top"`)
             See `embed`, except `"all"`.
         most : `int`, optional
-            The most uses of each word, drawn at random from the whole text. By default, all.
+            At most how many uses of each word, drawn at random from the whole text; by default all.
         seed : `int`, optional (default = `0`)
             The seed of the draw.
         raw : `bool`, optional (default = `False`)
@@ -517,12 +517,12 @@ class Elmo(BiLMLayers):
 
         `pandas.DataFrame`
             A row for each use, in the order of the text, with the columns `word`; `token`, the
-            form; `file`; `sentence` and `position`, the numbers of the line and of the first token,
-            from 0, where `sentence` is the label of a Series' row or the number of a table's;
-            `text`, the sentence; `sentence_in_row`, its number in a line or string of raw text;
+            form; `file`; `sentence` and `position`, the indices of the line and of the first token,
+            from 0, where `sentence` is the label of a Series' row or the index of a table's row;
+            `text`, the sentence; `sentence_in_row`, its index in a line or string of raw text;
             `line`, which is `sentence` except in running text; `control_of`, which is empty except
             in files of the command with `--controls`; and `vector`, of shape `(2P,)`, the mean over
-            the form's tokens. Its `attrs` say what the vectors are from.
+            the form's tokens. Its `attrs` describe how the vectors were computed.
 
         # Raises
 
@@ -576,8 +576,8 @@ class Elmo(BiLMLayers):
 
         `numpy.ndarray`
             The vectors of the N spans in their order, of shape `(N, 2P)`, or `(N, L + 1, 2P)` for
-            `"all"`. That of several tokens is their mean. A token that is only partly in a span
-            counts in full, and a warning says so.
+            `"all"`. The vector of several tokens is their mean. A token that is only partly in a
+            span counts in full, with a warning.
 
         # Raises
 

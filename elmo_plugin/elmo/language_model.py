@@ -31,7 +31,14 @@ from elmo_plugin.text.sentence import Row, Sentence, tokens_of_row
 
 
 class Substitute(NamedTuple):
-    """A word of the softmax in the place of another, with its probability there."""
+    """
+    A word of the softmax for the position of another word.
+
+    word : `str`
+        The word.
+    probability : `float`
+        Its probability at this position; see `LanguageModel.substitutes`.
+    """
 
     word: str
     probability: float
@@ -168,7 +175,7 @@ class LanguageModel(BiLMLayers):
             Whether to compute the rank of each word in its distribution too, 1 for the most
             probable word.
         unknown_missing : `bool`, optional (default = `False`)
-            Whether words that the softmax lacks have NaN, and not the scores of `<UNK>`.
+            Whether words outside the vocabulary have NaN, and not the scores of `<UNK>`.
 
         # Returns
 
@@ -330,22 +337,22 @@ class LanguageModel(BiLMLayers):
         sentences : `str | Sequence[str] | Sequence[Sequence[str]]`
             A sentence or several; see `Elmo.embed`.
         targets : `int | Sequence`, optional
-            The places to find words for, counted from 0: for one sentence a number or a list of
-            numbers, for several sentences a list with one such list for each. By default all.
+            The positions to find words for, counted from 0: for one sentence a position or a list
+            of them, for several sentences a list with one such list for each. By default all.
         k : `int`, optional (default = `5`)
             How many words to find.
         direction : `str`, optional (default = `"both"`)
-            The context to use: `"both"`, or `"forward"` for the words before the place, or
-            `"backward"` for those after it.
+            The context to use: `"both"`, or `"forward"` for the words before the position, or
+            `"backward"` for the words after it.
         raw : `bool`, optional (default = `False`)
-            See `Elmo.embed`. The places in a raw text count the tokens of all its sentences, but
+            See `Elmo.embed`. The positions in a raw text count the tokens of all its sentences, but
             the context of a word is its own sentence.
 
         # Returns
 
         `list`
-            For each place the `Substitute`s, the most probable first; for several sentences a list
-            of these for each, and for a single number its substitutes alone.
+            For each position a list of `Substitute`, the most probable first; for several sentences
+            a list of these for each, and for a single position its substitutes alone.
         """
         k = check_count("k", k)
         check_choice("direction", direction, DIRECTIONS)

@@ -44,7 +44,7 @@ from elmo_plugin.text.sentence import Row
 from elmo_plugin.torch_modules import name_hook, owners_of
 
 MAX_TOKENS = 2048
-"""64 sentences of ordinary length, enough rows for a CPU's matrix products."""
+"""64 sentences of ordinary length, enough rows for a CPU's matrix multiplications."""
 
 DEVICE_TOKENS = 16_384
 """The same on other devices, where a step of more rows takes hardly longer."""

@@ -26,36 +26,36 @@ BY_DIRECTION = [f"{d}{kind}" for kind in ("", "_entropy", "_rank") for d in DIRE
 
 class SentenceScores(NamedTuple):
     """
-    The scores of a sentence w_1 .. w_n, or of the sentences of a raw text, which were read apart,
-    and whose words w_1 .. w_n follow one another. Log probabilities and entropies have the base
-    that was asked for.
+    The scores of a sentence w_1 .. w_n, or of the sentences of a raw text: they are scored
+    separately, and their words w_1 .. w_n follow one another. Log probabilities and entropies are
+    in the base of the call.
 
     tokens : `list[str]`
         The words w_1 .. w_n.
     in_vocabulary : `numpy.ndarray`
-        For each word whether the softmax has it, shape `(n,)`, bool. A word that it lacks has the
-        probability of `<UNK>`, which stands for all such words together and is often high, so
-        scores of other words are not comparable with it.
+        Whether each word is in the softmax vocabulary, shape `(n,)`, bool. A word outside it has
+        the probability of `<UNK>`, which stands for all such words together and is often high, so
+        its scores cannot be compared with the scores of other words.
     forward : `numpy.ndarray`
-        log p(w_k | w_1 .. w_{k-1}) for k = 1 .. n, and that of the end given all words, shape
-        `(n + 1,)`, float64. Surprisal is its negative. A word is given the words of its sentence
-        alone, and the last value is the sum over the ends of all sentences.
+        log p(w_k | w_1 .. w_{k-1}) for k = 1 .. n, and log p of the end given all words, shape
+        `(n + 1,)`, float64. Surprisal is its negative. The context of a word is its own sentence,
+        and the last value is the sum over the ends of all sentences.
     backward : `numpy.ndarray`
         log p of the beginning given all words, and log p(w_k | w_{k+1} .. w_n) for k = 1 .. n,
         shape `(n + 1,)`, float64. The first value is the sum over the beginnings of all sentences.
     forward_entropy, backward_entropy : `numpy.ndarray`, optional
         The entropies of the distributions that `forward` and `backward` are from, shape `(n + 1,)`,
-        with sums in the same places.
+        with the same sums.
     spans : `list[tuple[int, int]]`, optional
-        Of raw text, the first character of each token and the one after its last.
+        Of raw text, the start and the exclusive end of each token, in characters.
     words : `list[int]`, optional
-        Of raw text, the number of the word that each token is part of, counted from 0. Words are
-        what whitespace separates, so that the scores of *is* and *n't* can be added up.
+        Of raw text, the index of the word that each token is part of, counted from 0. Words are
+        separated by whitespace, so that the scores of *is* and *n't* can be added up.
     sentence : `list[int]`, optional
-        Of raw text, the number of the sentence that each token is part of, counted from 0.
+        Of raw text, the index of the sentence that each token is part of, counted from 0.
     forward_rank, backward_rank : `numpy.ndarray`, optional
         The ranks in these distributions, 1 for the most probable word, shape `(n + 1,)`, float64,
-        with sums in the same places.
+        with the same sums.
     base : `int | str`
         The base of the logarithms.
     """

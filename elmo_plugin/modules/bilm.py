@@ -78,11 +78,11 @@ class BiLM(nn.Module):
 
     def set_precision(self, precision: str, permitted: Collection[str] = PRECISIONS) -> None:
         """
-        Set the precision of the matrix products: `"fp32"`, or `"bf16"`, which permits bfloat16 on
-        devices that have it natively, where a CPU is at least twice as fast. Others compute in
-        fp32. Weights, memory cells and results stay in fp32. `"int8"` also permits 8-bit integers
-        for the LSTMs of a frozen biLM, on CPUs that multiply them. A value that is not `permitted`
-        raises an `InputError`.
+        Set the precision of the matrix multiplications: `"fp32"`, or `"bf16"`, which permits
+        bfloat16 on devices that have it natively, where a CPU is at least twice as fast. Others
+        compute in fp32. Weights, memory cells and results stay in fp32. `"int8"` also permits 8-bit
+        integers for the LSTMs of a frozen biLM, on CPUs that multiply them. A value that is not
+        `permitted` raises an `InputError`.
         """
         check_choice("precision", precision, permitted)
         for module in self.modules():
@@ -91,7 +91,7 @@ class BiLM(nn.Module):
 
     @property
     def precision(self) -> str:
-        """The precision of the matrix products on the present device; see `set_precision`."""
+        """The precision of matrix multiplications on the present device; see `set_precision`."""
         layer = self.bilstm.layers[0]
         weight = layer.input_weight
         if layer.precision == torch.int8 and quantizes(weight):

@@ -51,7 +51,7 @@ PACKAGES = "nltk nupunkt"
 """The packages that split raw text."""
 
 RUNNING = "running text"
-"""The kind of raw text whose lines end anywhere, instead of `True` for a row in each line."""
+"""The kind of raw text that is hard-wrapped, instead of `True` for a row in each line."""
 
 BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
@@ -177,7 +177,7 @@ def raw_facts(raw: bool | str) -> dict[str, Any]:
 
 def running_text(text: str | Iterable[str]) -> Iterator[Sentence]:
     """
-    The sentences of English text whose lines end anywhere in a sentence, as in a book of Project
+    The sentences of hard-wrapped English text, whose lines end anywhere, as in a book of Project
     Gutenberg. Blank lines end paragraphs, and a sentence does not go beyond its paragraph. The text
     is read by paragraphs, and one of more than 10,000 lines up to a line that ends like a sentence.
 
@@ -190,7 +190,7 @@ def running_text(text: str | Iterable[str]) -> Iterator[Sentence]:
 
     `Iterator[Sentence]`
         Each sentence with its tokens, its number `row`, the number of the line in which it begins,
-        and the places `spans` of its tokens in the whole text. `Elmo.stream`, `Elmo.uses` and
+        and the `spans` of its tokens in the whole text. `Elmo.stream`, `Elmo.uses` and
         `LanguageModel.score` take them as they are.
 
     # Raises

@@ -9,24 +9,24 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """
-    The tokens of a sentence, and where it is from. Numbers are counted from 0.
+    The tokens of a sentence, and where it is from. All counts begin at 0.
 
     tokens : `list[str]`
         The words w_1 .. w_n.
     row : `Any`
-        The number of the string, list or line that it is in, or the label of a pandas Series' row.
+        The index of the string, list or line that it is in, or the label of a pandas Series' row.
     in_row : `int`
-        Its number in a row of raw text, which may have several sentences.
+        Its index in a row of raw text, which may have several sentences.
     line : `Any`
         The number of the line in which it begins, which is `row` except in running text.
     file : `str`
         The file, if there are several.
     spans : `list[tuple[int, int]]`, optional
-        Of raw text, the first character of each token and the one after its last, in the row or in
+        Of raw text, the start and the exclusive end of each token, in characters of the row or of
         the whole running text.
     words : `list[int]`, optional
-        Of raw text, the number of the word in the row that each token is part of. Words are what
-        whitespace separates.
+        Of raw text, the index of the word in the row that each token is part of. Words are
+        separated by whitespace.
     """
 
     tokens: list[str]

@@ -145,7 +145,8 @@ def test_messages_of_the_trouble_page_exist() -> None:
     sources = [*ROOT.glob("elmo_plugin/**/*.py"), *ROOT.glob("allennlp_today/*.py")]
     sources += [Path(x.__file__) for x in others]
     strings = {text for source in sources for text in literals(source.read_text("utf-8"))}
-    text = (ROOT / "docs" / "trouble.md").read_text("utf-8").partition("## No message")[0]
+    text = (ROOT / "docs" / "trouble.md").read_text("utf-8")
+    text = re.sub(r"^## No message$.*?(?=^## )", "", text, flags=re.MULTILINE | re.DOTALL)
     messages = re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
     assert len(messages) > 30
     unknown = [m for m in messages if not any(m in string for string in strings)]

@@ -65,8 +65,8 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         LSTM state at the start of a sentence, or of a text in evaluation: `"warm"`, the mean state
         at sentence starts in training; `"zero"`; or `"carry"`, the state after the previous batch.
     precision : `str`, optional (default = `"fp32"`)
-        Precision of the biLM's matrix products. `"bf16"` permits bfloat16 on devices that have
-        it natively; others compute in fp32. Weights and optimizer state stay in fp32.
+        Precision of the biLM's matrix multiplications. `"bf16"` permits bfloat16 on devices that
+        have it natively; others compute in fp32. Weights and optimizer state stay in fp32.
     sparse_gradients : `bool`, optional (default = `False`)
         Whether the softmax has row-sparse gradients, only for the words in a batch. The cost of a
         step then does not depend on the size of the vocabulary. Requires the optimizer
