@@ -236,10 +236,10 @@ def test_the_readme_has_the_figures_of_the_rows() -> None:
         blimp.phenomena(rows[name])[blimp.ALL]["forward"] for name in ("small", "medium")
     )
     text = (ROOT / "README.md").read_text("utf-8")
-    assert f"BLiMP, from left to right | {small:.1f} % | {medium:.1f} % |" in text
+    assert f"on BLiMP, forward direction | {small:.1f} % | {medium:.1f} % |" in text
     tops = [dwug.last_lstm(read_rows(dwug.FILE), name) for name in ("small", "medium")]
     change = " and ".join(f"{dwug.correlation(row, 'apd').value:.2f}" for row in tops if row)
-    assert f"annotators' by {change}." in re.sub(r"\s+", " ", text)
+    assert f"with annotated change are {change}." in re.sub(r"\s+", " ", text)
 
 
 def test_the_cards_and_pages_have_the_figures_of_the_rows() -> None:
