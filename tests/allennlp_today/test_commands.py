@@ -6,25 +6,16 @@ from pathlib import Path
 from tests.conftest import ROOT, python
 
 TEXT = str(ROOT / "fixtures" / "tagging" / "dev.tsv")
-CONFIG = {
-    "dataset_reader": {"type": "sequence_tagging"},
-    "train_data_path": TEXT,
-    "validation_data_path": TEXT,
-    "data_loader": {"batch_size": 16},
-    "model": {
-        "type": "simple_tagger",
-        "text_field_embedder": {
-            "token_embedders": {"tokens": {"type": "embedding", "embedding_dim": 8}}
-        },
-        "encoder": {"type": "lstm", "input_size": 8, "hidden_size": 8},
-    },
-    "trainer": {
-        "optimizer": "adam",
-        "num_epochs": 2,
-        "cuda_device": -1,
-        "learning_rate_scheduler": {"type": "reduce_on_plateau"},
-    },
-}
+CONFIG = f"""(import '{ROOT}/training_configs/tagger.jsonnet') + {{
+  train_data_path: '{TEXT}',
+  validation_data_path: '{TEXT}',
+  data_loader: {{ batch_size: 16 }},
+  trainer+: {{
+    num_epochs: 2,
+    cuda_device: -1,
+    learning_rate_scheduler: {{ type: 'reduce_on_plateau' }},
+  }},
+}}"""
 RUN = """
 import json, sys
 from allennlp.commands import main
@@ -39,12 +30,12 @@ def test_a_tagger_is_trained_evaluated_and_used(tmp_path: Path) -> None:
     """Expected: a tag for each token; the accuracy of the best epoch, as training has written it;
     and no module of ELMo. AllenNLP alone fails at the scheduler, gives tags to the padding, and
     downloads a spaCy model or fails without one."""
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "config.jsonnet").write_text(CONFIG)
     (tmp_path / "sentences").write_text('{"sentence": "The dog barks."}\n{"sentence": "Hi."}\n')
     archive, language = "run/model.tar.gz", '{"language": "blank:en"}'
     predict = ["predict", archive, "sentences", "--predictor", "sentence_tagger"]
     commands = [
-        ["train", "config.json", "-s", "run"],
+        ["train", "config.jsonnet", "-s", "run"],
         ["evaluate", archive, TEXT, "--output-file", "metrics"],
         [*predict, "--predictor-args", language, "--output-file", "tags"],
     ]

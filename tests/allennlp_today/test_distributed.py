@@ -1,47 +1,43 @@
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-
-from tests.conftest import ROOT
-
-WORKERS = """
-import os, signal, time
-from functools import partial
-from pathlib import Path
 from allennlp.common.util import install_sigterm_handler
-from allennlp_today import distributed
-distributed.multiprocessing.spawn = partial(
-    distributed.multiprocessing.start_processes, start_method="fork"
-)
 
-def wait(rank):
-    Path(f"{rank}.pid").write_text(f"{os.getpid()} ")
+from allennlp_today import distributed
+
+
+def wait(rank: int, folder: Path) -> None:
+    (folder / f"{rank}.pid").write_text(f"{os.getpid()} ")
     time.sleep(600)
 
-install_sigterm_handler()  # as in AllenNLP's own program
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which background processes ignore
-distributed.spawn(wait, (), 2)
-"""
+
+def parent(folder: Path) -> None:
+    install_sigterm_handler()  # as in AllenNLP's own program
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which background processes ignore
+    fork = partial(distributed.multiprocessing.start_processes, start_method="fork")
+    distributed.multiprocessing.spawn = fork
+    distributed.spawn(wait, (folder,), 2)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_no_worker_survives_its_parent(sent: signal.Signals, tmp_path: Path) -> None:
-    """A property: the parent ends with an error, and so does each worker."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    parent = subprocess.Popen(
-        [sys.executable, "-c", WORKERS], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
-    )
+    """A property: the parent ends with an error, and so does each worker. All of them are forked,
+    because importing AllenNLP takes longer than the test."""
+    process = get_context("fork").Process(target=parent, args=(tmp_path,))
+    process.start()
+    assert process.pid is not None
     files = [tmp_path / f"{rank}.pid" for rank in range(2)]
     _wait_for(lambda: all(file.exists() and file.read_text().endswith(" ") for file in files))
     workers = [int(file.read_text()) for file in files]
-    parent.send_signal(sent)
-    assert parent.wait(60) != 0
+    os.kill(process.pid, sent)
+    process.join(60)
+    assert process.exitcode
     _wait_for(lambda: not any(map(_is_running, workers)))
 
 

@@ -85,22 +85,6 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
             "trainer": {"optimizer": "adam", "num_serialized_models_to_keep": 3},
         },
     ),
-    "semantic_role_labeler_elmo": (
-        "srl/{}",
-        {
-            "dataset_reader": {"type": "srl", "token_indexers": INDEXED},
-            "model": {
-                "type": "srl",
-                "text_field_embedder": embedded(),
-                "initializer": [["tag_projection_layer.*weight", {"type": "orthogonal"}]],
-                "encoder": lstm(DIM + 4),
-                "binary_feature_dim": 4,
-                "regularizer": [[".*scalar_parameters.*", {"type": "l2", "alpha": 0.001}]],
-            },
-            "iterator": {"type": "bucket", "sorting_keys": [["tokens", "num_tokens"]]},
-            "trainer": {"optimizer": "adadelta", "num_serialized_models_to_keep": 10},
-        },
-    ),
 }
 
 

@@ -5,14 +5,12 @@ tests/corpora/test_uses.py and tests/adapters/test_spacy_component.py have such 
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import pandas
 import pytest
 import torch
-from allennlp.data import Batch, Instance, Token
-from allennlp.data.fields import TextField
+from allennlp.data import Batch
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 from allennlp.predictors import Predictor
@@ -20,7 +18,6 @@ from allennlp.predictors import Predictor
 from elmo_plugin import Elmo, ElmoEmbedder, LanguageModel
 from elmo_plugin.adapters.sklearn_transformer import ElmoVectors
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
-from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.token_embedders import elmo_token_embedder
 from elmo_plugin.pretrained import pretrained_files
@@ -51,23 +48,14 @@ def read(elmo: Elmo, ids: torch.Tensor) -> np.ndarray:
     return elmo.layers(ids, False)[0][-1][0].detach().numpy()
 
 
-def read_instance(elmo: Elmo, instance: Instance) -> np.ndarray:
-    instance.index_fields(BiLMVocabulary.from_words(SPECIAL_WORDS))
-    batch = Batch([instance]).as_tensor_dict()
-    return read(elmo, batch["source"]["elmo"]["elmo_tokens"])  # type: ignore[index, call-overload]
-
-
-def by_indexer(elmo: Elmo, tokens: Tokens) -> np.ndarray:
-    field = TextField([Token(token) for token in tokens], {"elmo": ElmoTokenIndexer()})
-    return read_instance(elmo, Instance({"source": field}))
-
-
 def by_reader(elmo: Elmo, tokens: Tokens) -> np.ndarray:
     reader = BiLMDatasetReader()
     instance = reader.text_to_instance(tokens)
     reader.apply_token_indexers(instance)
     assert instance["metadata"].metadata == instance["targets"].words == WRITTEN  # type: ignore[attr-defined]
-    return read_instance(elmo, instance)
+    instance.index_fields(BiLMVocabulary.from_words(SPECIAL_WORDS))
+    batch = Batch([instance]).as_tensor_dict()
+    return read(elmo, batch["source"]["elmo"]["elmo_tokens"])  # type: ignore[index, call-overload]
 
 
 def by_cached_words(elmo: Elmo, tokens: Tokens) -> np.ndarray:
@@ -83,11 +71,10 @@ def by_predictor(elmo: Elmo, tokens: Tokens) -> np.ndarray:
     return np.array(found["layers"][-1])
 
 
-def by_spans(elmo: Elmo, tokens: Tokens, unit: str) -> np.ndarray:
-    lengths = [1 if unit == "tokens" else len(token) for token in tokens]
-    gap = 0 if unit == "tokens" else 1
-    ends = np.cumsum([length + gap for length in lengths]) - gap
-    return elmo.embed_spans([tokens] * len(tokens), ends - lengths, ends, unit=unit)
+def by_spans(elmo: Elmo, tokens: Tokens) -> np.ndarray:
+    lengths = [len(token) for token in tokens]
+    ends = np.cumsum([length + 1 for length in lengths]) - 1
+    return elmo.embed_spans([tokens] * len(tokens), ends - lengths, ends)
 
 
 def by_allennlp_09(elmo: Elmo, tokens: Tokens) -> np.ndarray:
@@ -98,9 +85,7 @@ WAYS: dict[str, Callable[[Elmo, Tokens], np.ndarray]] = {
     "a list of lists": lambda elmo, tokens: elmo.embed([["A"], tokens], "top")[1],
     "a column": lambda elmo, tokens: elmo.embed(pandas.Series([tokens]), "top")[0],
     "stream": lambda elmo, tokens: next(elmo.stream([tokens], "top")),
-    "characters": partial(by_spans, unit="characters"),
-    "tokens": partial(by_spans, unit="tokens"),
-    "indexer": by_indexer,
+    "spans of characters": by_spans,
     "reader": by_reader,
     "vocab_to_cache": by_cached_words,
     "predictor": by_predictor,

@@ -304,6 +304,7 @@ def test_fewer_sentences_than_rows(file: Path, caplog: pytest.LogCaptureFixture)
     [
         ({"restart_every": 1}, "restart_every: expected .*, found 1"),
         ({"data_path": "3"}, "data_path: 3: expected a file, a folder"),
+        ({"data_path": "*.none"}, r"\*\.none: expected text files, found none"),
         ({"cache_dir": "x" * 5000}, "x" * 5000),
         ({"reader": BiLMDatasetReader(max_instances=3)}, "without max_instances, .* found 3"),
         ({"reader": SequenceTaggingDatasetReader()}, "found SequenceTaggingDatasetReader"),

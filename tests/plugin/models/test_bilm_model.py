@@ -2,6 +2,7 @@
 
 import copy
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,17 +40,36 @@ def n_tokens(window: dict[str, torch.Tensor]) -> int:
     return int((window["forward_targets"] != IGNORE).sum())
 
 
+def oracle_of(
+    initial_state: str, folder: Path
+) -> tuple[BiLMModel, oracle.Arrays, oracle.State]:
+    """A model in evaluation mode, its weights for the oracle, and the state in which it starts."""
+    model = language_model(initial_state=initial_state).eval()
+    start = oracle.zero_state(OPTIONS)
+    if initial_state == "warm":
+        start = oracle_state(model.bilm.warm_state(1), 0)
+    return model, arrays_of(model.bilm, folder, model.softmax), start
+
+
+def check_perplexities(model: BiLMModel, rows: list[list[np.ndarray]]) -> None:
+    """Compare the metrics with the mean of all tokens' log probabilities, forwards and
+    backwards."""
+    forward, backward = (np.concatenate(log_p) for log_p in zip(*rows))
+    both = np.concatenate([forward, backward])
+    metrics = model.get_metrics(reset=True)
+    for name, log_p in (("", both), ("forward_", forward), ("backward_", backward)):
+        found = metrics.pop(f"{name}perplexity")
+        assert_close(found, np.exp(-log_p.mean()), atol=0, rtol=1e-6, what=name)
+    assert not metrics
+
+
 @pytest.mark.parametrize("initial_state", ["zero", "warm", "carry"])
 def test_windows_are_the_oracles_running_text(initial_state, tmp_path):
     """The oracle reads each row from its first word to its last, step by step. Compared are every
     window's loss, and perplexities that weigh each token the same over windows of unequal numbers
     of tokens. A row starts from the warm state or from zeros. The text is read twice, as `starts`
     says."""
-    model = language_model(initial_state=initial_state).eval()
-    arrays = arrays_of(model.bilm, tmp_path, model.softmax)
-    start = oracle.zero_state(OPTIONS)
-    if initial_state == "warm":
-        start = oracle_state(model.bilm.warm_state(1), 0)
+    model, arrays, start = oracle_of(initial_state, tmp_path)
     rows = [log_probabilities(arrays, OPTIONS, row, start)[0] for row in TEXT]
     for _ in range(2):
         for k, window in enumerate(windows(TEXT, N_STEPS)):
@@ -57,13 +77,7 @@ def test_windows_are_the_oracles_running_text(initial_state, tmp_path):
             found = model(**batch(window))["loss"]
             expected = np.concatenate(losses).mean()
             assert_close(found, expected, atol=1e-10, what=f"loss of window {k}")
-    forward, backward = (np.concatenate([p[d] for p in rows]) for d in (0, 1))
-    both = np.concatenate([forward, backward])
-    metrics = model.get_metrics(reset=True)
-    for name, log_p in (("", both), ("forward_", forward), ("backward_", backward)):
-        expected = np.exp(-log_p.mean())
-        assert_close(metrics.pop(f"{name}perplexity"), expected, atol=0, rtol=1e-6, what=name)
-    assert not metrics
+    check_perplexities(model, rows)
 
 
 @pytest.mark.parametrize("is_sampled", [False, True])
@@ -250,7 +264,6 @@ def test_perplexities_beyond_numbers(bias, is_number):
     ("params", "message"),
     [
         ({"lstm": {**LSTM, "dims": 3}}, "model: lstm: unknown key dims"),
-        ({"n_negative_sample": 3}, "Extra parameters .*n_negative_sample"),
         (
             {
                 "sparse_gradients": True,
@@ -317,12 +330,8 @@ def test_sentences_are_the_oracles(initial_state, tmp_path):
     order of the text, `<S> w_1 .. w_n` backwards. The loss is the mean over both, and perplexities
     weigh each token the same over batches of 2, 3, 1 and 2 sentences. No tensor of the model
     changes."""
-    model = language_model(initial_state=initial_state).eval()
+    model, arrays, start = oracle_of(initial_state, tmp_path)
     before = {name: x.clone() for name, x in model.state_dict().items()}
-    arrays = arrays_of(model.bilm, tmp_path, model.softmax)
-    start = oracle.zero_state(OPTIONS)
-    if initial_state == "warm":
-        start = oracle_state(model.bilm.warm_state(1), 0)
     expected = [log_probabilities(arrays, OPTIONS, [s], start)[0] for s in SENTENCES]
     for begin, end in ((0, 2), (2, 5), (5, 6), (6, 8)):
         output = model(**batch_of(model, SENTENCES[begin:end]))
@@ -330,20 +339,15 @@ def test_sentences_are_the_oracles(initial_state, tmp_path):
             check_row(output, row, log_p)
         loss = -np.concatenate([p for both in expected[begin:end] for p in both]).mean()
         assert_close(output["loss"], loss, atol=1e-10, what="loss")
-    forward, backward = (np.concatenate(p) for p in zip(*expected))
-    both = np.concatenate([forward, backward])
-    for name, log_p in (("", both), ("forward_", forward), ("backward_", backward)):
-        found = model.get_metrics()[f"{name}perplexity"]
-        assert_close(found, np.exp(-log_p.mean()), atol=0, rtol=1e-6, what=name)
+    check_perplexities(model, expected)
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
 
 
 def test_carry_continues_from_the_row_above(tmp_path):
     """The oracle's state of each row is carried through batches of 3, 1, 2 and 3 sentences. Rows
     that are missing in a batch keep their state, and a new row starts from zeros."""
-    model = language_model(initial_state="carry").eval()
-    arrays = arrays_of(model.bilm, tmp_path, model.softmax)
-    states = [oracle.zero_state(OPTIONS) for _ in range(4)]
+    model, arrays, start = oracle_of("carry", tmp_path)
+    states = [start] * 4
     rest = iter([*SENTENCES, SENTENCES[0]])
     for n in (3, 1, 2, 3):
         sentences = [next(rest) for _ in range(n)]

@@ -56,23 +56,6 @@ def test_boundaries_are_stock_elmo(bilm_files):
     torch.testing.assert_close(ours(characters), stock(characters), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("initial_state", ["zero", "warm"])
-def test_a_sentence_does_not_depend_on_its_batch(make, initial_state):
-    """A sentence has the same vectors alone, in a batch, in another order, and when it is read
-    again."""
-    ours = make(initial_state=initial_state)
-    together = ours(batch_to_ids(SENTENCES))
-    again = ours(batch_to_ids(SENTENCES))
-    assert torch.equal(together, again)
-    turned = ours(batch_to_ids(SENTENCES[::-1])).flip(0)
-    for row, sentence in enumerate(SENTENCES):
-        n = len(sentence)
-        alone = ours(batch_to_ids([sentence]))[0]
-        torch.testing.assert_close(together[row, :n], alone, atol=1e-5, rtol=0)
-        torch.testing.assert_close(turned[row, :n], alone, atol=1e-5, rtol=0)
-        assert not together[row, n:].any()
-
-
 def test_lists_of_sentences(make):
     """The expected vectors are those of each list's sentences by themselves. AllenNLP pads lists
     with empty sentences."""

@@ -1,7 +1,6 @@
 """These tests run other commands and callbacks of AllenNLP with a `bilm` and its windows."""
 
 import json
-import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 from allennlp.common import Params
-from tensorboardX.proto.event_pb2 import Event
+from tensorboardX import SummaryWriter
 from wandb.sdk.wandb_run import Run
 
-from elmo_plugin.checks import InputError
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
 from elmo_plugin.text.lines import read_sentences
@@ -30,8 +28,8 @@ def write_config(folder: Path, callbacks: list[dict[str, Any]]) -> Path:
     return folder / "config.json"
 
 
-WANDB: list[dict[str, float]] = []
-"""What wandb was given."""
+GIVEN: dict[str, list[dict[str, float]]] = {"tensorboard": [], "wandb": []}
+"""What the log writers were given."""
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +38,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trainer")
     every = {"summary_interval": 10, "distribution_interval": 20, "batch_size_interval": 10}
     callbacks = [{"type": "tensorboard", **every}, {"type": "wandb", **every}]
-    log = Run.log
+    log, add_scalar = Run.log, SummaryWriter.add_scalar
 
-    def spy(self: Run, data: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        WANDB.append(data)
+    def spy_on_log(self: Run, data: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        GIVEN["wandb"].append(data)
         log(self, data, *args, **kwargs)
 
+    def spy_on_scalars(self: SummaryWriter, name: str, value: float, *args: Any) -> None:
+        GIVEN["tensorboard"].append({name: value})
+        add_scalar(self, name, value, *args)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "log", spy)
+        patch.setattr(Run, "log", spy_on_log)
+        patch.setattr(SummaryWriter, "add_scalar", spy_on_scalars)
         for name in ("CONFIG_DIR", "CACHE_DIR", "DATA_DIR"):
             patch.setenv(f"WANDB_{name}", str(folder))
         for name, value in (("MODE", "offline"), ("SILENT", "true"), ("ERROR_REPORTING", "false")):
@@ -60,43 +63,20 @@ def metrics(run: Path) -> dict[str, Any]:
     return json.loads((run / "metrics.json").read_text())
 
 
-def tensorboard_scalars(folder: Path) -> dict[tuple[str, int], float]:
-    """The scalars in the event files of a folder, by name and step. Each record is its length in 8
-    bytes, a checksum of 4, the event, and a checksum of 4 (TensorFlow's TFRecord)."""
-    found = {}
-    for file in folder.glob("events.*"):
-        data = file.read_bytes()
-        while data:
-            end = 12 + struct.unpack("<Q", data[:8])[0]
-            event = Event.FromString(data[12:end])
-            found.update({(v.tag, event.step): v.simple_value for v in event.summary.value})
-            data = data[end + 4 :]
-    return found
-
-
-def test_tensorboard(run: Path) -> None:
+@pytest.mark.parametrize(
+    ("writer", "files"),
+    [("tensorboard", "log/*/events.*"), ("wandb", "wandb/offline-run-*/run-*.wandb")],
+)
+def test_log_writers(run: Path, writer: str, files: str) -> None:
     """The expected values are the run's own metrics, and the rows of a batch in the config."""
-    logged: dict[str, list[float]] = {}
-    for kind in ("train", "validation"):
-        for (name, _), value in tensorboard_scalars(run / "log" / kind).items():
-            logged.setdefault(name, []).append(value)
-    assert set(logged["train/batch_size"]) == {BATCH_SIZE}
-    assert logged["train/sampled_loss"] == pytest.approx([metrics(run)["training_sampled_loss"]])
-    perplexity = metrics(run)["validation_perplexity"]
-    assert logged["validation/perplexity"] == pytest.approx([perplexity])
-    assert "parameter_histogram/softmax.weight" in logged
-
-
-def test_wandb(run: Path) -> None:
-    """The expected values are the run's own metrics, and a file is kept for a later sync."""
-    [file] = run.glob("wandb/offline-run-*/run-*.wandb")
-    assert file.stat().st_size > 0
+    sizes = [file.stat().st_size for file in run.glob(files)]
+    assert sizes and all(sizes)
     for name, value in [
         ("train/batch_size", BATCH_SIZE),
         ("train/sampled_loss", metrics(run)["training_sampled_loss"]),
         ("validation/perplexity", metrics(run)["validation_perplexity"]),
     ]:
-        assert {data[name] for data in WANDB if name in data} == {value}
+        assert {data[name] for data in GIVEN[writer] if name in data} == {value}
 
 
 def test_evaluate(run: Path, tmp_path: Path) -> None:
@@ -120,33 +100,6 @@ def test_count_instances(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     allennlp("count-instances", write_config(tmp_path, callbacks=[]))
     n_sentences = len(list(read_sentences(TEXT / "train.txt")))
     assert f"contains {n_sentences} instances" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("files", "overrides", "message"),
-    [
-        ({"a.txt": "\n\n"}, {"validation_data_path": "a.txt"}, r"a\.txt: .* found no token"),
-        ({}, {"train_data_path": "*.txt"}, r"\*\.txt: expected text files, found none"),
-        ({"a.txt": "x\n\nñ"}, {"train_data_path": "a.txt"}, r"a\.txt, line 3: .* 0xf1 at byte 1"),
-    ],
-    ids=["blank", "glob", "latin"],
-)
-def test_bad_input_is_named(
-    files: dict[str, str],
-    overrides: dict[str, Any],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The message is that of `allennlp train`. Files are Latin-1, so that `ñ` is the byte 0xf1."""
-    params = config(tmp_path / "cache").as_dict()
-    params.update(overrides)
-    monkeypatch.chdir(tmp_path)
-    for name, text in files.items():
-        Path(name).write_text(text, encoding="latin-1")
-    Params(params).to_file("config.json")
-    with pytest.raises((InputError, FileNotFoundError), match=message):
-        allennlp("train", "config.json", "-s", "run", "--include-package", "elmo_plugin")
 
 
 def give(callback: LearningCurveCallback, number: int, loss: float, penalty: float = 0.0) -> None:
