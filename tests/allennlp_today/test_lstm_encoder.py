@@ -137,6 +137,7 @@ def test_dropout_is_between_the_layers_only_in_training():
 
 
 X = torch.randn(5, 9, 7)
+HOLES = torch.arange(9) != torch.tensor([[3], [5], [8], [2], [4]])
 SPARSE = torch.tensor([[20], *[[1]] * 49])
 
 
@@ -160,10 +161,7 @@ def of_a_packed_batch(encoder):
     [
         ({}, lambda encoder: encoder(torch.randn(5, 8, 7), MASK)),
         ({}, lambda encoder: encoder(torch.randn(5, 10, 7), MASK)),
-        (
-            {},
-            lambda encoder: encoder(X, torch.arange(9) != torch.tensor([[3], [5], [8], [2], [4]])),
-        ),
+        ({}, lambda encoder: encoder(X, HOLES)),
         ({}, lambda encoder: encoder(X, MASK.float())),
         ({}, lambda encoder: encoder(torch.randn(50, 20, 7), torch.arange(20) < SPARSE)),
         ({}, lambda encoder: encoder(X, MASK, tuple(torch.randn(2, 1, 5, 5)))),

@@ -171,8 +171,6 @@ dataset_reader.readers.a.lazy = false -> remove it
 READER.tokenizer.type = "word" -> READER.tokenizer.type: "spacy"
 READER.tokenizer.word_filter = {"type": "stop"} -> remove it
 
-READER.tokenizer.word_splitter = "just_spaces" -> READER.tokenizer.type: "just_spaces"
-
 READER.tokenizer.word_splitter = {"type": "spacy"} -> READER.tokenizer.type: "spacy"
 READER.tokenizer.word_splitter.tags = true -> READER.tokenizer.tags: true
 
@@ -226,10 +224,6 @@ trainer.num_serialized_models_to_keep = 2
 trainer.model_save_interval = 60 -> trainer.checkpointer.save_every_num_seconds: 60
 trainer.keep_serialized_model_every_num_seconds = 9 -> remove it
 trainer.summary_interval = 1 -> trainer.callbacks: [{"type": "tensorboard"}], which has such keys
-trainer.log_batch_size_period = 1
--> trainer.callbacks: [{"type": "tensorboard"}], which has such keys
-trainer.should_log_learning_rate = true
--> trainer.callbacks: [{"type": "tensorboard"}], which has such keys
 """
 """Keys of configs, with what replaces each outdated one; an empty line ends a config."""
 for name, text in {

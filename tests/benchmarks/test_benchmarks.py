@@ -56,18 +56,10 @@ def once(monkeypatch) -> None:
         monkeypatch.setattr(module, "in_turns", partial(in_turns, n_rounds=1, least_seconds=0))
 
 
-def test_operations_of_the_lstms_by_hand():
-    """A step of a layer in a direction takes 2 x 12 multiplications for the input, 2 x 12 for the
-    last output and 3 x 2 for the projection, which is 54. There are two layers and two directions,
-    and each multiplication counts twice, with its addition."""
-    assert lstm_operations(tiny_options(), 1) == 2 * 4 * 54
-    assert lstm_operations(tiny_options(), 7) == 7 * lstm_operations(tiny_options(), 1)
-
-
 def test_operations_of_the_lstms_as_pytorch_counts_them(monkeypatch):
     """The expected numbers are those of PyTorch's own counter on the reference loop, for the
-    forward pass and for the gradients of weights and inputs. The last output before the first step
-    needs no gradient, which is one product less."""
+    forward pass of a layer and for the gradients of weights and inputs. The last output before the
+    first step needs no gradient, which is one product less."""
     options = options_of(NAME, MODEL)
     layer = BiLM(options).bilstm.layers[0]
     n_steps, n_rows, dim, projected = 4, 3, layer.dim, layer.projection_dim
@@ -147,20 +139,16 @@ def test_training_runs(text, once, capsys):
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "measure"),
+    ("measure", "ours", "theirs"),
     [
-        ("kernel", "pytorch", lambda: kernels.compare_softmax(torch.float32, 16, 32)),
-        (
-            "kernel",
-            "pytorch",
-            lambda: kernels.compare_layer(torch.float32, 64, 16, 4, 3, train=True),
-        ),
-        ("kernel", "pytorch", lambda: kernels.compare_convolutions(train=True)),
-        ("ours", "AllenNLP", lambda: task_modules.compare("lstm", 3)),
-        ("ours", "AllenNLP", lambda: task_modules.compare("cnn", 3)),
+        (partial(kernels.compare_softmax, torch.float32, 16, 32), "kernel", "pytorch"),
+        (partial(kernels.compare_layer, torch.float32, 64, 16, 4, 3, True), "kernel", "pytorch"),
+        (partial(kernels.compare_convolutions, train=True), "kernel", "pytorch"),
+        (partial(task_modules.compare, "lstm", 3), "ours", "AllenNLP"),
+        (partial(task_modules.compare, "cnn", 3), "ours", "AllenNLP"),
     ],
 )
-def test_ratios(once, ours, theirs, measure):
+def test_ratios(once, measure, ours, theirs):
     """The ratio is that of the two times."""
     record = measure()
     assert record["ratio"] == pytest.approx(record[theirs] / record[ours])

@@ -47,19 +47,11 @@ def test_the_pages_have_the_figures_in_sentences() -> None:
     assert f"`small` is [{times} times as fast]" in choose
     found = tables.installed_speeds(FIGURES)
     speeds = {key: tables.rounded(speed) for key, speed in found.items()}
-    small, medium, transformer = (
-        speeds[model, by, 2]
-        for model, by in (
-            ("small", "ours"),
-            ("medium", "ours"),
-            ("all-MiniLM-L6-v2", "transformer"),
-        )
-    )
+    small, medium = (speeds[model, "ours", 2] for model in ("small", "medium"))
+    transformer = speeds["all-MiniLM-L6-v2", "transformer", 2]
     assert f"| {small} | {medium} |" in readme
-    assert (
-        f"AllenNLP: {speeds['small', 'allennlp', 2]} and {speeds['medium', 'allennlp', 2]}"
-        in readme
-    )
+    peers = (speeds[model, "allennlp", 2] for model in ("small", "medium"))
+    assert "AllenNLP: {} and {}".format(*peers) in readme
     assert f"| {small} | {medium} | {transformer} |" in choose
     ratios = [found["small", "ours", n] / found["medium", "ours", n] for n in (2, 1)]
     card = page("models/medium/elmo_plugin_medium/README.md")

@@ -18,6 +18,8 @@ from tests.conftest import Fuzz
 from tests.training_configs.task_models import LIBRARY, evaluated
 
 WORDS = "the dog threw a stick to him .".split()
+DIM = 16
+"""Twice the projection_dim of the test's biLM."""
 
 
 def encoders(random: Random, input_dim: int) -> list[dict[str, Any]]:
@@ -25,11 +27,8 @@ def encoders(random: Random, input_dim: int) -> list[dict[str, Any]]:
     sizes = {"input_size": input_dim, "hidden_size": random.randint(1, 5)}
     layer = {"input_dim": input_dim, "num_layers": 1, "hidden_dims": 3, "activations": "tanh"}
     same = {"type": "pass_through", "input_dim": input_dim}
-    recurrent = {
-        **sizes,
-        "bidirectional": random.random() < 0.6,
-        "num_layers": random.randint(1, 2),
-    }
+    has_two, n_layers = random.random() < 0.6, random.randint(1, 2)
+    recurrent = {**sizes, "bidirectional": has_two, "num_layers": n_layers}
     return [
         *({"type": kind, **recurrent} for kind in ("lstm", "gru", "rnn")),
         {"type": "stacked_bidirectional_lstm", **sizes, "num_layers": 2},
@@ -66,9 +65,6 @@ def test_random_taggers(bilm_archive: str, vocabulary: Vocabulary, fuzz: Fuzz) -
         embedder: dict[str, Any] = {"archive_file": bilm_archive, "dropout": 0.0}
         embedder["do_layer_norm"] = random.random() < 0.5
         embedder["initial_state"] = random.choice(["zero", "warm"])
-        dim = 16
-        if random.random() < 0.3 and place == "input":
-            dim = embedder["projection_dim"] = random.randint(1, 9)
         encoder = encoders(random, sum(sizes.values()))[number % 7]
         tokens = {name: {"type": "embedding", "embedding_dim": sizes[name]} for name in names}
         text_embedder = {"token_embedders": tokens}
@@ -76,7 +72,7 @@ def test_random_taggers(bilm_archive: str, vocabulary: Vocabulary, fuzz: Fuzz) -
         indexers = dict.fromkeys(names, "single_id")
         reader = {"type": "sequence_tagging", "token_indexers": indexers}
         base = json.dumps({"dataset_reader": reader, "model": config})
-        line = f"{LIBRARY}.{place}({base}, {json.dumps(embedder)}, dim={dim}, key='{key}')"
+        line = f"{LIBRARY}.{place}({base}, {json.dumps(embedder)}, dim={DIM}, key='{key}')"
         torch.manual_seed(number)
         model = Model.from_params(Params(evaluated(line)["model"]), vocab=vocabulary).eval()
         for name, parameter in model.named_parameters():
@@ -88,35 +84,31 @@ def test_random_taggers(bilm_archive: str, vocabulary: Vocabulary, fuzz: Fuzz) -
         indexed = torch.zeros(len(lengths), max(lengths), dtype=torch.long)
         for row, sentence in zip(indexed, sentences):
             row[: len(sentence)] = torch.tensor([vocabulary.get_token_index(w) for w in sentence])
-        embedders = {
-            name: getattr(model.text_field_embedder, f"token_embedder_{name}")
-            for name in (*names, key)
-        }
+        of_model = model.text_field_embedder
+        embedders = {name: getattr(of_model, f"token_embedder_{name}") for name in (*names, key)}
         elmo = embedders[key]._elmo
         assert len(elmo.mixes) == (2 if place == "both" else 1)
         text = {name: {"tokens": indexed} for name in names}
         text[key] = {"elmo_tokens": elmo.characters(sentences)}
         mixes = elmo(text[key]["elmo_tokens"])["elmo_representations"]
-        if "projection_dim" in embedder:
-            mixes = [embedders[key]._projection(mixes[0])]
         columns = {name: embedders[name](indexed) for name in names}
         if place != "output":
             columns[key] = mixes[0]
         read = torch.cat([columns[name] for name in sorted(columns)], dim=-1)
         # AllenNLP's own encoder, with as many columns as are read.
         wrapped = model.encoder if place == "input" else model.encoder._encoder
-        n_read = sum(sizes.values()) + dim * (place != "output")
+        n_read = sum(sizes.values()) + DIM * (place != "output")
         assert wrapped.get_input_dim() == read.size(-1) == n_read
         mask = indexed > 0
         encoded = wrapped(read, mask)
         size, has_two = shape_of(encoder)
         grown = encoder["type"] == "pass_through" and place != "output"
-        assert encoded.size(-1) == size + dim * grown
+        assert encoded.size(-1) == size + DIM * grown
         behind = [] if place == "input" else [mixes[-1] * mask[..., None]]
         parts = [x.chunk(2 if has_two else 1, dim=-1) for x in (encoded, *behind)]
         expected = torch.cat([part for direction in zip(*parts) for part in direction], dim=-1)
-        embedded = model.text_field_embedder(text)
-        assert_close(model.encoder(embedded, mask), expected, atol=1e-5, what=f"{number}: {place}")
-        logits = model(text)["logits"]
-        assert logits.shape == (*mask.shape, 3)
-        assert_close(logits, model.tag_projection_layer(expected), atol=1e-5, what="logits")
+        assert_close(
+            model.encoder(of_model(text), mask), expected, atol=1e-5, what=f"{number}: {place}"
+        )
+        logits = model.tag_projection_layer(expected)
+        assert_close(model(text)["logits"], logits, atol=1e-5, what="logits")

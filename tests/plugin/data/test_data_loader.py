@@ -39,11 +39,8 @@ def make(file: Path, **params) -> BiLMDataLoader:
     """Make a loader from a config, with a vocabulary of the 40 most frequent words."""
     cache_dir = str(file.parent / "cache")
     reader = BiLMDatasetReader(max_characters_per_token=12)
-    loader = DataLoader.from_params(
-        Params({"type": "bilm", "batch_size": 4, "window": 5, "cache_dir": cache_dir, **params}),
-        reader=reader,
-        data_path=str(file),
-    )
+    config = {"type": "bilm", "batch_size": 4, "window": 5, "cache_dir": cache_dir, **params}
+    loader = DataLoader.from_params(Params(config), reader=reader, data_path=str(file))
     vocab = BiLMVocabulary.from_corpus(str(file), max_size=40, min_count=1, cache_dir=cache_dir)
     loader.index_with(vocab)
     assert isinstance(loader, BiLMDataLoader)
@@ -59,9 +56,7 @@ def tensors_of(batches) -> list[dict[str, list]]:
     return [{key: tensor.tolist() for key, tensor in tensors(batch).items()} for batch in batches]
 
 
-def of_two_ranks(
-    monkeypatch: pytest.MonkeyPatch, file: Path, **params
-) -> list[list[dict[str, list]]]:
+def of_two_ranks(monkeypatch: pytest.MonkeyPatch, file: Path, **params) -> list[list[dict]]:
     """Return the windows that each of two processes reads, with half the rows."""
     monkeypatch.setattr(data_loader, "is_distributed", lambda: True)
     monkeypatch.setattr(data_loader.dist, "get_world_size", lambda: 2)
@@ -84,9 +79,8 @@ def note_other_threads() -> None:
 
 def workers() -> set[threading.Thread]:
     """Return the threads that the test has started to make windows."""
-    return {
-        thread for thread in threading.enumerate() if thread.name.startswith("bilm-windows")
-    } - _others
+    threads = set(threading.enumerate()) - _others
+    return {thread for thread in threads if thread.name.startswith("bilm-windows")}
 
 
 def test_a_window_is_what_the_model_reads(file: Path) -> None:
@@ -133,11 +127,9 @@ def test_a_window_is_a_batch_to_allennlp(file: Path) -> None:
     assert not workers()
     found = moved["window"].tensors(moved["starts"].device)
     assert {x.device.type for x in found.values()} == {"meta"}
-    assert (found["words"].dtype, found["words"].shape[1]) == (torch.int16, 12)
-    assert (found["word_ids"].dtype, found["word_ids"].shape) == (
-        torch.int64,
-        (len(found["words"]),),
-    )
+    n_words, length = found["words"].shape
+    assert (found["words"].dtype, length) == (torch.int16, 12)
+    assert (found["word_ids"].dtype, found["word_ids"].shape) == (torch.int64, (n_words,))
     assert found.keys() == {"words", "word_ids", *STREAMS}
     assert {(found[key].dtype, found[key].shape) for key in STREAMS} == {(torch.int64, (4, 5))}
     loader.set_target_device(torch.device("meta"))

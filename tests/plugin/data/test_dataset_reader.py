@@ -2,9 +2,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from allennlp.common import Params
-from allennlp.data import Batch, DatasetReader, Vocabulary
-from allennlp.data.data_loaders import MultiProcessDataLoader
+from allennlp.data import Batch, Vocabulary
 from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
 from allennlp.data.fields import MetadataField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
@@ -62,9 +60,8 @@ def test_a_text_without_sentences_is_refused(tmp_path: Path, text: str) -> None:
 def test_the_tensors_of_a_batch(tmp_path: Path, file: Path, oov_token: str) -> None:
     """Ids are the vocabulary's line numbers, 2 for words that it lacks and -100 at padding.
     Characters are those of `words_to_characters`, and 0 at padding."""
-    BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", "the", "dog"]).save_to_files(
-        str(tmp_path / "v")
-    )
+    vocab = BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", "the", "dog"])
+    vocab.save_to_files(str(tmp_path / "v"))
     batch = Batch(BiLMDatasetReader(max_characters_per_token=10).read(str(file)))
     batch.index_instances(Vocabulary.from_files(tmp_path / "v", oov_token=oov_token))
     tensors: dict[str, Any] = batch.as_tensor_dict()
@@ -98,16 +95,6 @@ def test_worker_processes_share_the_sentences(file: Path) -> None:
         reader._set_worker_info(WorkerInfo(2, worker))
         found.append(words_of(reader.read(str(file))))
     assert found == [SENTENCES[::2], SENTENCES[1::2]]
-
-
-def test_from_a_config_in_allennlps_loader(file: Path) -> None:
-    """AllenNLP's own loader batches the instances; the indexers of the config are built."""
-    params = {"type": "bilm", "token_indexers": {"chars": {"type": "elmo"}}}
-    reader = DatasetReader.from_params(Params(params))
-    loader = MultiProcessDataLoader(reader, str(file), batch_size=3, quiet=True)
-    loader.index_with(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>"]))
-    (batch,) = cast(list[dict[str, Any]], list(loader))
-    assert batch["source"]["chars"]["elmo_tokens"].shape == (3, 3, 50)
 
 
 @pytest.mark.parametrize("kind", [ElmoTokenIndexer, ELMoTokenCharactersIndexer])

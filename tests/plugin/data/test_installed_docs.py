@@ -121,13 +121,15 @@ def texts(monkeypatch) -> Iterator[Callable[[int], dict[str, str]]]:
     installed_docs._texts.cache_clear()
 
 
-def test_splits_share_neither_sentences_nor_documents(texts, tmp_path):
+def test_splits_share_neither_sentences_nor_documents(texts, tmp_path, capfd):
     """Of 900 sentences 300 of single documents, 30 of groups and 1 of all documents remain, each
     once, on a line of its own with spaces between its tokens. The first of the three tells the
-    documents apart, which are separated by empty lines."""
+    documents apart, which are separated by empty lines. Nothing says that it downloads the text, as
+    `cached_path` says for other schemes."""
     found = texts(1)
     for split, text in found.items():
         assert Path(cached_path(f"docs://{split}", cache_dir=tmp_path)).read_text() == text
+    assert "".join(capfd.readouterr()).strip() == ""
     documents = [block for text in found.values() for block in text.split("\n\n")]
     lines = [line for block in documents for line in block.splitlines()]
     assert len(lines) == len({line.lower() for line in lines}) == 331

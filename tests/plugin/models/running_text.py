@@ -40,19 +40,11 @@ TEXT: list[Row] = [
 def language_model(seed: int = 0, vocab: Vocabulary | None = None, **params: Any) -> BiLMModel:
     """Build a model from a config, in float64 and in training mode, with random weights and a
     random warm state."""
-    config = {
-        "type": "bilm",
-        **OPTIONS,
-        "dropout": 0.0,
-        "n_negative_samples": None,
-        "initial_state": "zero",
-        **params,
-    }
+    others = {"dropout": 0.0, "n_negative_samples": None, "initial_state": "zero", **params}
+    config = json.loads(json.dumps({"type": "bilm", **OPTIONS, **others}))
     torch.manual_seed(seed)
-    model = Model.from_params(
-        Params(json.loads(json.dumps(config))),
-        vocab=BiLMVocabulary.from_words(WORDS) if vocab is None else vocab,
-    )
+    vocab = BiLMVocabulary.from_words(WORDS) if vocab is None else vocab
+    model = Model.from_params(Params(config), vocab=vocab)
     randomize(model)
     model.bilm.warm_state.set(random_state(model.bilm, 1, seed))
     return model.double()
@@ -110,12 +102,6 @@ def log_probabilities(
     for d, (inputs, targets) in enumerate(streams(row)):
         x = np.array([oracle.word_vector(arrays, options, word) for word in inputs])
         layers, state = oracle.stream(arrays, options, d, x, state)
-        found.append(
-            np.array(
-                [
-                    oracle.log_softmax(arrays, h)[number(word)]
-                    for h, word in zip(layers[-1], targets)
-                ]
-            )
-        )
+        log_p = (oracle.log_softmax(arrays, h) for h in layers[-1])
+        found.append(np.array([p[number(word)] for p, word in zip(log_p, targets)]))
     return found, state

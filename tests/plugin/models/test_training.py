@@ -220,10 +220,8 @@ def test_a_best_by_the_clock_survives_a_kill(tmp_path, monkeypatch):
     metrics its result."""
     find_perplexities(monkeypatch, 20.0, *[25.0] * 9)
     monkeypatch.setattr(ValidateEveryCallback, "_is_time", lambda self, point: point == (0, 13))
-    params, run = (
-        changed(tmp_path, {"type": "validate_every", "num_seconds": 600}),
-        tmp_path / "run",
-    )
+    params = changed(tmp_path, {"type": "validate_every", "num_seconds": 600})
+    run = tmp_path / "run"
     train_and_kill(run, 14, params)
     expected = read(run / "model_state_e0_b13.th")
     train(run, params)
@@ -280,31 +278,27 @@ def test_the_curve_has_no_validation_that_did_not_run(tmp_path, is_first):
     assert len(validated(tmp_path / "run")) == 1
 
 
-@pytest.mark.parametrize("best, full_softmax", [("within", True), ("end", False)])
-def test_the_best_within_an_epoch_is_kept(tmp_path, monkeypatch, best, full_softmax):
+@pytest.mark.parametrize(
+    "last, checkpoint, full_softmax",
+    [(25.0, "model_state_e0_b40.th", True), (15.0, "model_state_e1_b0.th", False)],
+)
+def test_the_best_within_an_epoch_is_kept(tmp_path, monkeypatch, last, checkpoint, full_softmax):
     """The results of the only epoch are those given here, of two validations within it and one at
     its end. The expected weights are those at the best: of the checkpoint of that moment. A best
     that is not the last is named, because the archive has not what was trained after it."""
     run = tmp_path / "run"
     params = changed(tmp_path, EVERY_20, num_epochs=1, patience=1)
-    params["trainer"]["checkpointer"] |= {
-        "save_every_num_batches": 20,
-        "keep_most_recent_by_count": None,
-    }
+    every_20 = {"save_every_num_batches": 20, "keep_most_recent_by_count": None}
+    params["trainer"]["checkpointer"] |= every_20
     if full_softmax:
         params["model"]["n_negative_samples"] = None
-    last = 25.0 if best == "within" else 15.0
     perplexities = find_perplexities(monkeypatch, 30.0, 20.0, last)
     train(run, params)
     n_batches = max(line["batch"] for line in curve(run))
-    checkpoint, perplexity, batch = {
-        "within": ("model_state_e0_b40.th", 20.0, 40),
-        "end": ("model_state_e1_b0.th", 15.0, n_batches),
-    }[best]
     assert_equal(read(run / "best.th"), read(run / checkpoint))
     metrics = read(run / "metrics.json")
-    assert metrics["best_validation_perplexity"] == perplexity
-    assert metrics["best_validation_batch"] == batch
+    assert metrics["best_validation_perplexity"] == min(last, 20.0)
+    assert metrics["best_validation_batch"] == (40 if last > 20.0 else n_batches)
     assert (metrics["best_epoch"], next(perplexities, None)) == (0, None)
     if full_softmax:  # the mean over the epoch and not since a validation
         losses = [metrics[f"training_{d}_perplexity"] for d in ("forward", "backward")]
@@ -398,12 +392,10 @@ def test_a_nan_loss_stops_the_run_and_keeps_the_checkpoint(runs, tmp_path, monke
         return unbroken(*args) / (next(calls) != 50)  # both directions of 25 batches
 
     unbroken = sampled_softmax.sampled_softmax_loss
-    with (
-        monkeypatch.context() as patch,
-        pytest.raises(FloatingPointError, match=r"batch 25 .* inf"),
-    ):
-        patch.setattr(sampled_softmax, "sampled_softmax_loss", broken)
+    monkeypatch.setattr(sampled_softmax, "sampled_softmax_loss", broken)
+    with pytest.raises(FloatingPointError, match=r"batch 25 .* inf"):
         train(tmp_path / "broken")
+    monkeypatch.undo()
     assert_equal(train(tmp_path / "broken"), read(runs["plain"] / "best.th"))
 
 

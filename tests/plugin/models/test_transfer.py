@@ -1,12 +1,10 @@
-"""Fine-tuning starts from another model's weights, and its archive does not need that model any
-more."""
+"""Fine-tuning starts from another model's weights. tests/training_configs/test_finetune.py shows
+that its archive does not need that model any more."""
 
-import shutil
 from typing import Any
 
 import pytest
 import torch
-from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.models import Model
 
@@ -15,7 +13,6 @@ from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models import transfer
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from tests.conftest import BLOCKS, WORDS, export_files
-from tests.plugin.models.test_training import config
 
 NEW_WORDS = ["<S>", "</S>", "<UNK>", "stick", "new", "the"]
 
@@ -59,20 +56,6 @@ def test_from_bilm_tfs_files(bilm_archive, tmp_path, monkeypatch):
     for name, tensor in source.bilm.state_dict().items():
         if name != "warm_state.count":
             assert torch.equal(tensor, alone.bilm.state_dict()[name]), name
-
-
-def test_an_archive_needs_no_other_files(bilm_archive, tmp_path):
-    """AllenNLP loads the archive without the files that training started from."""
-    export_files(Model.from_archive(bilm_archive), tmp_path / "start", with_softmax=True)
-    params = config(tmp_path / "cache").as_dict()
-    weights, vocabulary = (tmp_path / "start" / f for f in ("weights.hdf5", "vocabulary.txt"))
-    files = {"pretrained_file": str(weights), "pretrained_vocabulary_file": str(vocabulary)}
-    params["model"].update(BLOCKS, **files)
-    params["trainer"].update(num_epochs=1, callbacks=[])
-    model = train_model(Params(params), str(tmp_path / "run"))
-    shutil.rmtree(tmp_path / "start")
-    loaded = Model.from_archive(str(tmp_path / "run" / "model.tar.gz")).state_dict()
-    assert all(torch.equal(loaded[name], x) for name, x in model.state_dict().items())
 
 
 OTHER = {"lstm": {**BLOCKS["lstm"], "dim": 30}}

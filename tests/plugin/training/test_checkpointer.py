@@ -37,6 +37,7 @@ from tests.plugin.training.toy_training import (
     Killer,
     ToyLoader,
     ToyModel,
+    Weights,
     assert_identical,
     killed_before,
     make_trainer,
@@ -83,7 +84,7 @@ def _train_and_kill(
     return True
 
 
-def _result(folder: Path, **options: Any) -> dict[str, torch.Tensor]:
+def _result(folder: Path, **options: Any) -> Weights:
     return result(_train(folder, **options), folder)
 
 
@@ -92,19 +93,19 @@ def _files(folder: Path) -> CheckpointFiles:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, torch.Tensor]]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Weights]:
     """The folder and the result of a run that is not disturbed."""
     folder = tmp_path_factory.mktemp("whole")
     return folder, _result(folder)
 
 
 @pytest.fixture
-def expected(whole: tuple[Path, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+def expected(whole: tuple[Path, Weights]) -> Weights:
     return whole[1]
 
 
 @pytest.fixture
-def trained(whole: tuple[Path, dict[str, torch.Tensor]], tmp_path: Path) -> Path:
+def trained(whole: tuple[Path, Weights], tmp_path: Path) -> Path:
     """A copy of that folder."""
     return Path(shutil.copytree(whole[0], tmp_path / "trained"))
 
@@ -121,7 +122,7 @@ def test_killed_anywhere_and_recovered(
     options = dict(VARIANTS[variant])
     options["callbacks"] = [{"type": "last_epoch_for_test"}, *options.get("callbacks", [])]
 
-    def train(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    def train(folder: Path) -> tuple[Weights, dict[str, Any]]:
         trainer = make_trainer(folder, **options)
         metrics = trainer.train()
         for file in folder.glob("metrics_epoch_*.json"):
@@ -155,7 +156,7 @@ def test_the_archive_of_an_interrupted_run_is_set_aside(tmp_path: Path) -> None:
     assert before.read_text() == "of the interrupted run"
 
 
-def test_nan_weights_are_not_saved(expected: dict[str, torch.Tensor], tmp_path: Path) -> None:
+def test_nan_weights_are_not_saved(expected: Weights, tmp_path: Path) -> None:
     """A step makes the weights NaN right before the second checkpoint, although the loss is finite.
     Only the first checkpoint is saved, and the run that resumes from it ends as if nothing had
     happened."""
@@ -271,7 +272,7 @@ def test_the_best_of_the_validated_epochs(tmp_path: Path, num_epochs: int) -> No
 @pytest.mark.parametrize("kind", ["rank_state", "training_state", "model_state"])
 @pytest.mark.parametrize("damage", ["missing", "code"])
 def test_damaged_checkpoint_is_ignored(
-    kind: str, damage: str, expected: dict[str, torch.Tensor], trained: Path, tmp_path: Path
+    kind: str, damage: str, expected: Weights, trained: Path, tmp_path: Path
 ) -> None:
     """The checkpoint before it leads to the same end, and the content of the file is not run."""
     trap = tmp_path / "trap"
@@ -292,7 +293,7 @@ class _Trap:
 
 
 def test_without_a_complete_checkpoint_training_starts_from_scratch(
-    expected: dict[str, torch.Tensor], trained: Path, caplog: pytest.LogCaptureFixture
+    expected: Weights, trained: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Training starts from the beginning and ends as an undisturbed run."""
     for path in trained.glob("model_state_*.th"):
@@ -302,7 +303,7 @@ def test_without_a_complete_checkpoint_training_starts_from_scratch(
 
 
 def test_parts_of_two_runs_never_meet(
-    expected: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    expected: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run is killed anywhere up to its first checkpoint, in a folder where another run has left
     a part of one."""
@@ -395,9 +396,7 @@ def test_damaged_best_weights_are_removed(tmp_path: Path, caplog: pytest.LogCapt
     assert f"Removing {best}: " in caplog.text
 
 
-def test_full_disk(
-    expected: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk(expected: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operating system refuses further writes in the middle of the run's third checkpoint."""
     save = torch.save
 
@@ -482,7 +481,7 @@ def _wait(is_training: Any) -> None:
 def test_a_folder_in_which_another_run_trains_is_refused(tmp_path: Path) -> None:
     """The other run is a process that waits in its first batch. Nothing of it is changed, and when
     it is killed, its folder is free."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     is_training = context.Event()
     run = context.Process(target=_train, args=(tmp_path, partial(_wait, is_training)))
     run.start()
@@ -535,7 +534,7 @@ def _distributed_worker(rank: int, folder: Path, run: int, kill_after: int | Non
 
 def _train_distributed(
     folder: Path, run: int, kill_rank: int | None = None, kill_after: int | None = None
-) -> list[dict[str, torch.Tensor]]:
+) -> list[Weights]:
     """Return the final states, unless a process is killed."""
     folder.mkdir(exist_ok=True)
     context = multiprocessing.get_context("fork")

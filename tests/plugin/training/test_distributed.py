@@ -20,6 +20,7 @@ from torch.multiprocessing import ProcessExitedException
 from elmo_plugin.plugin.training.checkpoint_files import CheckpointFiles, Point
 from tests.conftest import allennlp
 from tests.plugin.models.test_training import assert_equal, config
+from tests.plugin.training.toy_training import Weights
 
 
 @TrainerCallback.register("sigkill_for_test")
@@ -65,7 +66,7 @@ def as_one(params: dict[str, Any]) -> dict[str, Any]:
     return one
 
 
-def train(params: dict[str, Any], folder: Path, *options: str) -> dict[str, torch.Tensor]:
+def train(params: dict[str, Any], folder: Path, *options: str) -> Weights:
     """Trains, and returns the weights of the best epoch."""
     file = folder.with_suffix(".json")
     Params(params).to_file(str(file))
@@ -73,24 +74,8 @@ def train(params: dict[str, Any], folder: Path, *options: str) -> dict[str, torc
     return torch.load(folder / "best.th", weights_only=True)
 
 
-def test_two_processes_with_half_the_rows_each_follow_one_with_all(tmp_path: Path) -> None:
-    """The expected weights, warm state and perplexities are those of one process, without dropout
-    and sampling. Both validate within epochs too."""
-    params = processes(tmp_path / "cache", 2)
-    params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 40}]
-    params["model"].update(dropout=0.0, n_negative_samples=None, initial_state="zero")
-    found = train(params, tmp_path / "two")
-    for name, tensor in train(as_one(params), tmp_path / "one").items():
-        torch.testing.assert_close(found[name], tensor, atol=1e-5, rtol=0, msg=name)
-    one, two = (json.loads((tmp_path / run / "metrics.json").read_text()) for run in ("one", "two"))
-    for name in ("training_perplexity", "validation_perplexity"):
-        assert two[name] == pytest.approx(one[name], rel=1e-5)
-
-
 @pytest.fixture(scope="module")
-def whole(
-    tmp_path_factory: pytest.TempPathFactory, forked: None
-) -> tuple[Path, dict[str, torch.Tensor]]:
+def whole(tmp_path_factory: pytest.TempPathFactory, forked: None) -> tuple[Path, Weights]:
     """Return the folder and the weights of the uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     return folder / "run", train(processes(folder / "cache", 3), folder / "run")
@@ -111,7 +96,7 @@ def test_three_killed_processes_end_with_the_same_bits(
     checkpointer: dict[str, Any],
     kills: list[int],
     last_saved: list[Point],
-    whole: tuple[Path, dict[str, torch.Tensor]],
+    whole: tuple[Path, Weights],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -15,7 +15,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.training import optimizer
 from tests.compare import assert_close
 from tests.plugin.models.running_text import TEXT, batch, language_model, windows
-from tests.plugin.models.test_training import assert_equal, changed, train, train_and_kill
+from tests.plugin.models.test_training import assert_equal, changed, read, train, train_and_kill
 from tests.plugin.training.test_distributed import (
     as_one,
     forked,  # noqa: F401 (a fixture)
@@ -150,10 +150,12 @@ LONG = (pytest.param({"tied": tied}, marks=pytest.mark.long) for tied in (True, 
 
 @pytest.mark.parametrize("words", [None, *LONG])
 def test_two_processes_follow_one_with_dense_gradients(tmp_path, words):
-    """The expected weights are those of one process with the optimizer `adagrad`, the trainer's
-    `grad_norm` and all rows. Every process draws the same samples, and there is no dropout. Of a
-    table of words, each process reads rows of its own."""
+    """The expected weights, warm state and metrics are those of one process with the optimizer
+    `adagrad`, the trainer's `grad_norm` and all rows. Every process draws the same samples, and
+    there is no dropout. Of a table of words, each process reads rows of its own. Both runs validate
+    within epochs too."""
     params = processes(tmp_path / "cache", 2)
+    params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 40}]
     params["model"]["dropout"] = 0.0
     if words is not None:
         del params["model"]["char_cnn"]
@@ -163,6 +165,9 @@ def test_two_processes_follow_one_with_dense_gradients(tmp_path, words):
     found = train_in_processes(with_sparse_gradients(params), tmp_path / "two")
     for name, expected in train_in_processes(one, tmp_path / "one").items():
         assert_close(found[name], expected, atol=1e-5, what=name)
+    one_run, two_runs = (read(tmp_path / run / "metrics.json") for run in ("one", "two"))
+    for name in ("training_sampled_loss", "validation_perplexity"):
+        assert two_runs[name] == pytest.approx(one_run[name], rel=1e-5)
 
 
 def test_numbers_are_those_of_adam():
@@ -187,10 +192,8 @@ def test_numbers_are_those_of_adam():
 @pytest.mark.parametrize("options", [{"momentum": 0.9}, {"lr": -0.1}])
 def test_options_of_groups_of_fused_adam(options):
     """The message names the option, which PyTorch would ignore, or whose value it would use."""
-    with pytest.raises(
-        InputError, match=f"fused_adam.*: parameter_groups: .*{next(iter(options))}"
-    ):
-        Optimizer.from_params(
-            Params({"type": "fused_adam", "parameter_groups": [[["^0"], options]]}),
-            model_parameters=list(torch.nn.Linear(1, 1).named_parameters()),
-        )
+    params = Params({"type": "fused_adam", "parameter_groups": [[["^0"], options]]})
+    named = list(torch.nn.Linear(1, 1).named_parameters())
+    (option,) = options
+    with pytest.raises(InputError, match=f"fused_adam.*: parameter_groups: .*{option}"):
+        Optimizer.from_params(params, model_parameters=named)

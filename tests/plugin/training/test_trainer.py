@@ -13,7 +13,6 @@ from wandb.sdk.wandb_run import Run
 
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
-from elmo_plugin.text.lines import read_sentences
 from tests.conftest import allennlp
 from tests.plugin.models.test_training import TEXT, config
 
@@ -86,20 +85,6 @@ def test_evaluate(run: Path, tmp_path: Path) -> None:
     found = json.loads(file.read_text())
     for name in ("perplexity", "forward_perplexity", "backward_perplexity"):
         assert found[name] == pytest.approx(metrics(run)[f"best_validation_{name}"])
-
-
-def test_find_lr(tmp_path: Path) -> None:
-    """The command draws the curve, which needs as many losses as batches were asked for."""
-    file = write_config(tmp_path, callbacks=[])
-    allennlp("find-lr", file, "-s", tmp_path / "lr", "--num-batches", "20")
-    assert (tmp_path / "lr" / "lr-losses.png").stat().st_size > 0
-
-
-def test_count_instances(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """There is one instance for each line of the text that is not blank."""
-    allennlp("count-instances", write_config(tmp_path, callbacks=[]))
-    n_sentences = len(list(read_sentences(TEXT / "train.txt")))
-    assert f"contains {n_sentences} instances" in capsys.readouterr().out
 
 
 def give(callback: LearningCurveCallback, number: int, loss: float, penalty: float = 0.0) -> None:

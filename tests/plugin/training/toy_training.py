@@ -17,6 +17,8 @@ from allennlp.data.data_loaders import DataLoader
 from allennlp.models import Model
 from allennlp.training import GradientDescentTrainer, Trainer
 
+Weights = dict[str, torch.Tensor]
+
 BATCHES = 4
 EPOCHS = 3
 
@@ -148,7 +150,7 @@ def make_trainer(
     return trainer
 
 
-def result(trainer: GradientDescentTrainer, folder: Path) -> dict[str, torch.Tensor]:
+def result(trainer: GradientDescentTrainer, folder: Path) -> Weights:
     """Return everything that two runs must agree on at their end, and check that nothing unfinished
     is left."""
     assert not list(folder.glob(".*.th.*"))
@@ -163,7 +165,7 @@ def result(trainer: GradientDescentTrainer, folder: Path) -> dict[str, torch.Ten
     return {**found, "carried": trainer.model.carried}
 
 
-def assert_identical(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+def assert_identical(found: Weights, expected: Weights) -> None:
     assert found.keys() == expected.keys()
     different = [name for name in expected if not torch.equal(found[name], expected[name])]
     assert not different, different
