@@ -7,7 +7,7 @@ import torch
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
-from elmo_plugin import Elmo
+from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora import dump
 from elmo_plugin.elmo import elmo as elmo_module
@@ -267,8 +267,8 @@ def test_spaces_that_only_a_string_is_split_at(elmo):
 
 @pytest.mark.parametrize("max_tokens, sizes", [(1, [1, 1, 1]), (12, [1, 2]), (2**31 - 1, [3])])
 def test_max_tokens(elmo, monkeypatch, max_tokens, sizes):
-    """By hand: with boundaries the sentences have 3, 4 and 5 tokens, so that two fit in 12. The
-    vectors are those of the default."""
+    """By hand: with boundaries the sentences have 3, 4 and 5 tokens, so that two fit in 12, also in
+    a language model. The vectors are those of the default."""
     sentences = [["A"], ["A", "dog"], ["A", "dog", "ran"]]
     expected, read, found = elmo.embed(sentences), BiLM.sentences, []
     monkeypatch.setattr(
@@ -276,6 +276,9 @@ def test_max_tokens(elmo, monkeypatch, max_tokens, sizes):
     )
     for x, y in zip(elmo.embed(sentences, max_tokens=max_tokens), expected):
         assert_close(x, y, atol=1e-6, what="vectors")
+    assert sorted(map(len, found)) == sizes
+    found.clear()
+    LanguageModel.from_pretrained("tiny").score(sentences, max_tokens=max_tokens)
     assert sorted(map(len, found)) == sizes
 
 

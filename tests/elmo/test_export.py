@@ -131,9 +131,13 @@ def test_torch_compile(bilm_files, trained):
     """A compiled model with ELMo inside has the vectors and the gradients of the same model as it
     is, for batches of several shapes, and so has `embed`."""
     elmo = Elmo.from_files(*bilm_files, do_layer_norm=True, requires_grad=trained)
-    model = torch.nn.Sequential(_First(elmo), torch.nn.Linear(elmo.output_dim, 3))
+    linear = torch.nn.Linear(elmo.output_dim, 3)
+
+    def model(tokens):
+        return linear(elmo(tokens)["elmo_representations"][0])
+
     compiled = torch.compile(model, backend="eager")
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    parameters = [p for p in (*elmo.parameters(), *linear.parameters()) if p.requires_grad]
     assert trained == (len(parameters) > 4 + 2)  # of the mix and of the linear layer
     for batch in BATCHES[:2]:
         ids = elmo.characters([sentence.split() for sentence in batch])
@@ -143,14 +147,3 @@ def test_torch_compile(bilm_files, trained):
         torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
     embed = torch.compile(elmo.embed, backend="eager")
     assert_close(embed("He threw it"), elmo.embed("He threw it"), atol=1e-6, what="vectors")
-
-
-class _First(torch.nn.Module):
-    """The first mix of an `Elmo`."""
-
-    def __init__(self, elmo: Elmo) -> None:
-        super().__init__()
-        self.elmo = elmo
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.elmo(tokens)["elmo_representations"][0]

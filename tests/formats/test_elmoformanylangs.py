@@ -5,7 +5,6 @@ the program itself computed.
 """
 
 import json
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -19,11 +18,9 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.text.characters import words_to_characters
-from tests import conftest
 from tests.conftest import write_file
 from tests.oracle import sigmoid, stream, zero_state
 
-FORMATS = conftest.SHARED_DATA / "formats.tar.xz"
 MARKS = ["<oov>", "<pad>", "<bow>", "<eow>", "<bos>", "<eos>"]
 CONFIG: dict[str, Any] = {
     "encoder": {
@@ -161,13 +158,9 @@ def test_vectors(tmp_path, seed, changes):
         np.testing.assert_allclose(elmo.embed(tokens, layer="all"), expected, atol=1e-5)
 
 
-def test_vectors_of_the_program(tmp_path):
+def test_vectors_of_the_program(shared_data):
     """The expected values were computed by ELMoForManyLangs."""
-    if not FORMATS.exists():
-        pytest.skip(f"needs {FORMATS.name}, models and vectors of other programs")
-    with tarfile.open(FORMATS) as archive:
-        archive.extractall(tmp_path, filter="data")
-    folder = tmp_path / "formats" / "elmoformanylangs"
+    folder = shared_data / "formats" / "elmoformanylangs"
     reference = np.load(folder / "chars_only.npz")
     elmo = Elmo.from_archive(folder / "chars_only", initial_state="zero")
     for k, tokens in enumerate(json.loads((folder / "sentences.json").read_text())):

@@ -16,15 +16,13 @@ from elmo_plugin.ops.lstm import (
 )
 from elmo_plugin.ops.lstm.reference import Reading
 from tests.compare import assert_close
-from tests.conftest import HAS_INT8, needs_kernel
+from tests.conftest import needs_kernel
+from tests.ops.test_operators import FORMS
 
 pytestmark = needs_kernel
 
 Tensors = tuple[torch.Tensor, ...]
 DTYPES = [torch.float32, torch.bfloat16]
-FORMS = sorted(backend.KERNEL_DTYPES, key=str)
-if HAS_INT8:
-    FORMS.append(torch.int8)
 
 
 def lstm_of(dim: int, projection_dim: int, input_dim: int = 5) -> tuple[ProjectedLSTM, Tensors]:
@@ -35,7 +33,7 @@ def lstm_of(dim: int, projection_dim: int, input_dim: int = 5) -> tuple[Projecte
     return lstm, (torch.zeros(2, 33, dim), torch.zeros(2, 33, projection_dim))
 
 
-@pytest.mark.parametrize("dtype", FORMS)
+@pytest.mark.parametrize("dtype", sorted({dtype for _, dtype in FORMS}, key=str))
 def test_a_row_has_the_same_bits_in_any_company(dtype):
     """Property: a row's results are bit-identical alone and among others."""
     lstm, _ = lstm_of(130, 70)
