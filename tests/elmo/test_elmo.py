@@ -108,7 +108,7 @@ def test_progress(elmo, capsys, monkeypatch):
     assert "3/3 [" in capsys.readouterr().err
 
 
-def test_forward_reads_character_ids(elmo):
+def test_what_is_refused(elmo):
     """The message names the method that makes them, or the types that hold them: ids go up to 261,
     of which a byte keeps five and a bfloat16 rounds."""
     ids = elmo.characters(SENTENCES)
@@ -118,20 +118,11 @@ def test_forward_reads_character_ids(elmo):
     for dtype in (torch.uint8, torch.bfloat16, torch.float32, torch.bool):
         with pytest.raises(ValueError, match=f"int16, int32 or int64, found {dtype}$"):
             elmo(ids.to(dtype))
-
-
-def test_other_ways_to_load(bilm_files):
-    """The first argument is a biLM, not the name of one."""
     with pytest.raises(InputError, match=r"bilm: expected a BiLM; from_pretrained.*found 'small'"):
         Elmo("small")
-
-
-def test_data_parallel_is_refused(elmo):
-    """A replica, as `torch.nn.DataParallel` makes it, has no parameters, so that a biLM that is
-    fine-tuned would look frozen."""
-    replica = elmo._replicate_for_data_parallel()
+    # A replica has no parameters, so that a biLM that is fine-tuned would look frozen.
     with pytest.raises(RuntimeError, match=r"DistributedDataParallel, found .*DataParallel"):
-        replica(elmo.characters(SENTENCES))
+        elmo._replicate_for_data_parallel()(ids)
 
 
 def test_layers(elmo):

@@ -9,7 +9,6 @@ from torch.nn.functional import cosine_similarity
 from elmo_plugin.modules import BiLM
 from elmo_plugin.modules.sampled_softmax import SampledSoftmax
 from elmo_plugin.ops import private_torch
-from elmo_plugin.ops.linear import Linear
 from tests.random_bilm import random_bilm, read_sentences
 
 pytestmark = pytest.mark.usefixtures("lstm_path", "native_bf16")
@@ -74,16 +73,6 @@ def test_under_autocast(dtype, precision):
         assert x.dtype == gradient.dtype == torch.float32
         assert cosine_similarity(x, expected, dim=-1).mean() > 0.999
     assert cosine_similarity(gradient, expected_gradient, dim=0) > 0.99
-
-
-def test_result_has_the_inputs_type():
-    """By the definition of `linear`, the result has the input's type with a gradient and without.
-    Autocast gives float16 inputs."""
-    linear = Linear(8, 8)
-    x = torch.randn(3, 8).to(torch.float16)
-    assert linear(x).dtype == torch.float16
-    with torch.no_grad():
-        assert linear(x).dtype == torch.float16
 
 
 def test_which_processors_have_bfloat16(monkeypatch):

@@ -102,11 +102,8 @@ def lstm_case(random: Random, dtype: torch.dtype) -> bool:
     if projection_dim == dim:
         weights.pop()
     inputs = torch.randn(2, n_steps, n_rows, n_inputs).to(dtype).float()
-    cell, hidden = (
-        torch.randn(2, n_rows, dim).clamp(-0.1, 0.1),
-        torch.randn(2, n_rows, projection_dim),
-    )
-    hidden = hidden.clamp(-0.1, 0.1).to(dtype).float()
+    cell, hidden = (torch.randn(2, n_rows, n).clamp(-0.1, 0.1) for n in (dim, projection_dim))
+    hidden = hidden.to(dtype).float()
 
     def scan(lstm_of: Callable[..., Any], dtype: torch.dtype) -> Callable[..., Any]:
         def run(x: Tensor, w_x: Tensor, w_h: Tensor, b: Tensor, *w_p: Tensor) -> Any:
@@ -161,10 +158,8 @@ def softmax_case(random: Random, dtype: torch.dtype) -> bool:
     """
     torch.manual_seed(random.randrange(10_000))
     n, n_samples = random.choice([1, 2, 17, 70]), random.choice([1, 5, 129, 1024, 1500, 3000])
-    dim, scale = (
-        random.choice([1, 7, 40, 128]),
-        random.choice([0.1, 1, 5 if dtype == torch.float32 else 1]),
-    )
+    dim = random.choice([1, 7, 40, 128])
+    scale = random.choice([0.1, 1, 5 if dtype == torch.float32 else 1])
     words = torch.randperm(4000)
     samples, targets = words[:n_samples], words[n_samples // 2 :][torch.randint(9, (n,))]
     hidden = (scale * torch.randn(n, dim)).to(dtype).float()
@@ -183,14 +178,11 @@ def softmax_case(random: Random, dtype: torch.dtype) -> bool:
         return -F.cross_entropy(h @ w.T + b, all_words, reduction="sum")
 
     exact = [x.double() for x in arguments]
-    pairs = (
-        (
-            sampled(sampled_softmax_loss, dtype),
-            sampled(reference_sampled_softmax_loss, torch.float64),
-        ),
+    reference = sampled(reference_sampled_softmax_loss, torch.float64)
+    for function, equation in (
+        (sampled(sampled_softmax_loss, dtype), reference),
         (lambda h, w, b: -softmax_loss(h, all_words, w.to(dtype), b), full),
-    )
-    for function, equation in pairs:
+    ):
         expected = with_gradients(equation, *exact)
         found = with_gradients(function, *arguments)
         for x, y, bound in zip(found, expected, bounds):

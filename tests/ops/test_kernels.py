@@ -6,7 +6,6 @@ import torch
 from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.ops import backend, char_conv
 from elmo_plugin.ops.char_conv import frozen_convolve, max_of_convolutions
-from elmo_plugin.ops.char_conv.reference import reference_max_of_convolutions
 from elmo_plugin.ops.lstm import (
     LSTMWeights,
     kernel,
@@ -15,7 +14,6 @@ from elmo_plugin.ops.lstm import (
     quantize_lstm_weights,
 )
 from elmo_plugin.ops.lstm.reference import Reading
-from tests.compare import assert_close
 from tests.conftest import needs_kernel
 from tests.ops.test_operators import FORMS
 
@@ -143,14 +141,3 @@ def test_a_lexicon_costs_what_its_characters_in_a_batch_cost(only_the_kernel):
     for character in (-1, 6000):
         with pytest.raises(IndexError):
             max_of_convolutions(characters * 0 + character, weights[0], [weights[1:]])
-
-
-def test_longer_words_take_the_other_path(only_the_kernel):
-    """Positions of windows fit a byte in words of 256 characters, and not in longer ones."""
-    embedding, convolutions = torch.randn(9, 3), [(torch.randn(4, 3, 2), torch.zeros(4))]
-    words = torch.randint(9, (2, 257))
-    expected = reference_max_of_convolutions(words[:, :256], embedding, convolutions)
-    found = max_of_convolutions(words[:, :256], embedding, convolutions)
-    assert_close(found, expected, atol=1e-5, what="maxima")
-    with pytest.raises(TypeError):  # `only_the_kernel` has taken it away
-        max_of_convolutions(words, embedding, convolutions)
