@@ -112,10 +112,11 @@ def test_paths_in_the_home_folder(
 
 
 def test_what_is_no_path(bilm_files: BiLMFiles) -> None:
-    """An unset environment variable gives `None`."""
+    """An unset environment variable gives `None`, and an ensemble has several biLMs."""
     calls: dict[str, Callable[[], Any]] = {
         "folder: expected a path, found null": lambda: Elmo.from_files(*bilm_files).save(None),
         "the name of a biLM: .*, found null": lambda: Elmo.from_archive(None),
+        "expected one path; load each model of an ensemble": lambda: Elmo.from_archive(["a", "b"]),
         "weight_file: .*, found 3": lambda: Elmo.from_files(bilm_files.options_file, 3),
     }
     for message, call in calls.items():

@@ -379,9 +379,3 @@ def test_a_disk_that_is_too_full_for_a_download(url: str) -> None:
     that there is no such file."""
     with file_size_limit(1000), pytest.raises(DiskFullError, match=r"downloaded to .*cache: could"):
         Elmo.from_archive(f"{url}/bilm-tf.zip")
-
-
-def test_several_names() -> None:
-    """An ensemble has several biLMs, and a name is that of one."""
-    with pytest.raises(InputError, match="expected one path; load each model of an ensemble"):
-        Elmo.from_archive(["a.tar.gz", "b.tar.gz"])  # type: ignore[arg-type]

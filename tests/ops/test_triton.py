@@ -20,8 +20,8 @@ triton = pytest.importorskip("triton", reason="Triton is not installed")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kernel", ["lstm", "softmax"])
 def test_random_cases(kernel, dtype, pytestconfig):
-    """Expected: the equations in double precision; see `operator_cases`. Each process first compares
-    the kernels' examples, which have all of their branches, with PyTorch's operators."""
+    """Expected: the equations in double precision; see `operator_cases`. Each process first
+    compares the kernels' examples, which have all their branches, with PyTorch's operators."""
     option = pytestconfig.getoption
     number = "200" if option("--long") else "1"
     command = [sys.executable, "-m", "tests.ops.operator_cases", kernel, dtype]
