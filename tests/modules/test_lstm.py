@@ -163,7 +163,8 @@ def test_no_dropout_in_evaluation():
     """By definition, a second evaluation is bit-identical, and training is not."""
     bilstm, inputs = bilstm_of(dropout=0.4), torch.randn(2, N_STEPS, N_ROWS, PROJECTION)
     zero = bilstm.zero_state(N_ROWS)
-    trained, first, second = (x(inputs, zero)[0][-1] for x in (bilstm, bilstm.eval(), bilstm))
+    trained = bilstm(inputs, zero)[0][-1]
+    first, second = (bilstm.eval()(inputs, zero)[0][-1] for _ in "ab")
     assert torch.equal(first, second) and not torch.equal(first, trained)
 
 
