@@ -13,12 +13,11 @@ from tests.compare import assert_close
 from tests.random_bilm import CHAR_CNN, LSTM, randomize
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "dog", "ran", "."]
-OPTIONS = {"lstm": LSTM, "char_cnn": CHAR_CNN}
 
 
 def language_model(**settings: object) -> BiLMWithSoftmax:
     torch.manual_seed(0)
-    options = BiLMOptions.from_dict(OPTIONS, source="test")
+    options = BiLMOptions.from_dict({"lstm": LSTM, "char_cnn": CHAR_CNN}, source="test")
     model = BiLMWithSoftmax(options, n_words=len(WORDS), **settings)
     randomize(model)
     return model
