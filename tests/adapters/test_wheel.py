@@ -6,7 +6,24 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.environment import environment
+from tests.conftest import without
 from tests.test_packaging import copy_repository, make_wheel, run_alone
+
+WITHOUT_THE_LIBRARIES = (
+    without("spacy", "sklearn", "flair")
+    + """
+import importlib, pkgutil
+from elmo_plugin import adapters
+for module in pkgutil.iter_modules(adapters.__path__, "elmo_plugin.adapters."):
+    importlib.import_module(module.name)
+from elmo_plugin.adapters import flair_embeddings, sklearn_transformer
+for kind in (flair_embeddings.ElmoEmbeddings, sklearn_transformer.ElmoVectors):
+    try:
+        kind()
+    except ImportError as error:
+        print(error)
+"""
+)
 
 SAVE_AND_LOAD = {
     "spaCy, scikit-learn, AllenNLP 0.9": (
@@ -141,22 +158,6 @@ def test_saved_and_loaded(python: Path, tmp_path: Path, library: str) -> None:
 @pytest.mark.long
 def test_without_the_library(python: Path, tmp_path: Path) -> None:
     """Each module is imported without its library, which the error names."""
-    program = """
-import importlib, pkgutil, sys
-for name in ("spacy", "sklearn", "flair"):
-    sys.modules[name] = None
-from elmo_plugin import adapters
-for module in pkgutil.iter_modules(adapters.__path__, "elmo_plugin.adapters."):
-    importlib.import_module(module.name)
-from elmo_plugin.adapters import flair_embeddings, sklearn_transformer
-for kind in (flair_embeddings.ElmoEmbeddings, sklearn_transformer.ElmoVectors):
-    try:
-        kind()
-    except ImportError as error:
-        print(error)
-"""
-    found = run_alone(python, "-c", program, folder=tmp_path).stdout.splitlines()
-    assert found == [
-        "ElmoEmbeddings needs flair, which is not installed: pip install flair",
-        "ElmoVectors needs scikit-learn, which is not installed: pip install scikit-learn",
-    ]
+    found = run_alone(python, "-c", WITHOUT_THE_LIBRARIES, folder=tmp_path).stdout.splitlines()
+    for line, library in zip(found, ("flair", "scikit-learn"), strict=True):
+        assert line.endswith(f"needs {library}, which is not installed: pip install {library}")

@@ -7,7 +7,7 @@ import torch
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 
-from elmo_plugin import Elmo
+from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora import dump
 from elmo_plugin.elmo import elmo as elmo_module
@@ -108,7 +108,7 @@ def test_progress(elmo, capsys, monkeypatch):
     assert "3/3 [" in capsys.readouterr().err
 
 
-def test_forward_reads_character_ids(elmo):
+def test_what_is_refused(elmo):
     """The message names the method that makes them, or the types that hold them: ids go up to 261,
     of which a byte keeps five and a bfloat16 rounds."""
     ids = elmo.characters(SENTENCES)
@@ -118,20 +118,11 @@ def test_forward_reads_character_ids(elmo):
     for dtype in (torch.uint8, torch.bfloat16, torch.float32, torch.bool):
         with pytest.raises(ValueError, match=f"int16, int32 or int64, found {dtype}$"):
             elmo(ids.to(dtype))
-
-
-def test_other_ways_to_load(bilm_files):
-    """The first argument is a biLM, not the name of one."""
     with pytest.raises(InputError, match=r"bilm: expected a BiLM; from_pretrained.*found 'small'"):
         Elmo("small")
-
-
-def test_data_parallel_is_refused(elmo):
-    """A replica, as `torch.nn.DataParallel` makes it, has no parameters, so that a biLM that is
-    fine-tuned would look frozen."""
-    replica = elmo._replicate_for_data_parallel()
+    # A replica has no parameters, so that a biLM that is fine-tuned would look frozen.
     with pytest.raises(RuntimeError, match=r"DistributedDataParallel, found .*DataParallel"):
-        replica(elmo.characters(SENTENCES))
+        elmo._replicate_for_data_parallel()(ids)
 
 
 def test_layers(elmo):
@@ -267,8 +258,8 @@ def test_spaces_that_only_a_string_is_split_at(elmo):
 
 @pytest.mark.parametrize("max_tokens, sizes", [(1, [1, 1, 1]), (12, [1, 2]), (2**31 - 1, [3])])
 def test_max_tokens(elmo, monkeypatch, max_tokens, sizes):
-    """By hand: with boundaries the sentences have 3, 4 and 5 tokens, so that two fit in 12. The
-    vectors are those of the default."""
+    """By hand: with boundaries the sentences have 3, 4 and 5 tokens, so that two fit in 12, also in
+    a language model. The vectors are those of the default."""
     sentences = [["A"], ["A", "dog"], ["A", "dog", "ran"]]
     expected, read, found = elmo.embed(sentences), BiLM.sentences, []
     monkeypatch.setattr(
@@ -276,6 +267,9 @@ def test_max_tokens(elmo, monkeypatch, max_tokens, sizes):
     )
     for x, y in zip(elmo.embed(sentences, max_tokens=max_tokens), expected):
         assert_close(x, y, atol=1e-6, what="vectors")
+    assert sorted(map(len, found)) == sizes
+    found.clear()
+    LanguageModel.from_pretrained("tiny").score(sentences, max_tokens=max_tokens)
     assert sorted(map(len, found)) == sizes
 
 

@@ -92,18 +92,6 @@ def test_a_precision(native_bf16: None) -> None:
     np.testing.assert_allclose(double.backward, exact.backward, rtol=1e-5)
 
 
-@pytest.mark.parametrize("max_tokens, n_sentences", [(1, [1, 1, 1]), (12, [2, 1]), (2048, [3])])
-def test_max_tokens(
-    max_tokens: int, n_sentences: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By hand: with boundaries the sentences have 6, 3 and 7 tokens, so that two fit in 12."""
-    model, found = language_model(), []
-    layers = model.layers
-    monkeypatch.setattr(model, "layers", lambda x, *y: found.append(len(x)) or layers(x, *y))
-    model.score(SENTENCES[:3], max_tokens=max_tokens)
-    assert sorted(found, reverse=True) == n_sentences
-
-
 def test_carry_continues_from_the_row_above(tmp_path: Path, monkeypatch) -> None:
     """The oracle reads the two sentences one after another; substitutes change no state, whatever
     happens in the call."""

@@ -9,14 +9,11 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from allennlp.modules.elmo import Elmo as StockElmo
-from allennlp.modules.elmo import batch_to_ids
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.options import BiLMOptions
-from tests.compare import assert_close
 from tests.conftest import BLOCKS, BiLMFiles, allennlp
 
 SENTENCE = "He threw the stick to the dog ."
@@ -64,18 +61,6 @@ def test_a_tuned_model(
     assert not torch.equal(mixes(start)[0], mixes(elmo)[0])
     other = Elmo.from_archive(path, scalar_mix_parameters=[0.0] * elmo.n_layers)
     assert numpy.array_equal(other.embed(SENTENCE, "top"), elmo.embed(SENTENCE, "top"))
-
-
-def test_allennlp_reads_the_files(bilm_files: BiLMFiles, tmp_path: Path) -> None:
-    """The oracle is AllenNLP's own `Elmo`. It knows the two files, and its mixes are new."""
-    elmo = tuned(bilm_files)
-    elmo.save(tmp_path)
-    paths = [str(tmp_path / name) for name in ("options.json", "weights.hdf5")]
-    stock = StockElmo(*paths, 1, dropout=0.0).eval()
-    characters = batch_to_ids([SENTENCE.split()])
-    expected = stock(characters)["elmo_representations"][0]
-    found = Elmo.from_files(*paths, initial_state="carry")
-    assert_close(found(characters)["elmo_representations"][0], expected, what="mix", atol=1e-5)
 
 
 def test_files_of_another_model_are_replaced(bilm_files: BiLMFiles, tmp_path: Path) -> None:
@@ -127,10 +112,11 @@ def test_paths_in_the_home_folder(
 
 
 def test_what_is_no_path(bilm_files: BiLMFiles) -> None:
-    """An unset environment variable gives `None`."""
+    """An unset environment variable gives `None`, and an ensemble has several biLMs."""
     calls: dict[str, Callable[[], Any]] = {
         "folder: expected a path, found null": lambda: Elmo.from_files(*bilm_files).save(None),
         "the name of a biLM: .*, found null": lambda: Elmo.from_archive(None),
+        "expected one path; load each model of an ensemble": lambda: Elmo.from_archive(["a", "b"]),
         "weight_file: .*, found 3": lambda: Elmo.from_files(bilm_files.options_file, 3),
     }
     for message, call in calls.items():

@@ -67,14 +67,9 @@ def edit_config(folder: Path, edit: Callable[[Config], Any]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def popen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the class that a hostile config names with one that starts no process."""
-
-    class Popen:
-        def __init__(self, args: list[str]) -> None:
-            Path(args[1]).touch()
-
-    monkeypatch.setattr(subprocess, "Popen", Popen)
+def no_popen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The class that a hostile config names, without a process."""
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("it was run"))
 
 
 def put_popen(config: Config, trap: Path, *keys: str) -> None:

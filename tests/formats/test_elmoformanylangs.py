@@ -5,7 +5,6 @@ the program itself computed.
 """
 
 import json
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -19,11 +18,9 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.text.characters import words_to_characters
-from tests import conftest
 from tests.conftest import write_file
 from tests.oracle import sigmoid, stream, zero_state
 
-FORMATS = conftest.SHARED_DATA / "formats.tar.xz"
 MARKS = ["<oov>", "<pad>", "<bow>", "<eow>", "<bos>", "<eos>"]
 CONFIG: dict[str, Any] = {
     "encoder": {
@@ -149,7 +146,10 @@ def _word_vector(weights: dict[str, np.ndarray], cnn: dict[str, Any], token: str
     return weights["projection.weight"] @ h + weights["projection.bias"]
 
 
-@pytest.mark.parametrize("changes", [{}, {"word_dim": 0}, {"activation": "tanh", "n_highway": 0}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"word_dim": 0}, {"activation": "tanh", "n_highway": 0}, {"max_characters_per_token": 7}],
+)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_vectors(tmp_path, seed, changes):
     """The expected values are the oracle's, alone and in a batch."""
@@ -161,13 +161,9 @@ def test_vectors(tmp_path, seed, changes):
         np.testing.assert_allclose(elmo.embed(tokens, layer="all"), expected, atol=1e-5)
 
 
-def test_vectors_of_the_program(tmp_path):
+def test_vectors_of_the_program(shared_data):
     """The expected values were computed by ELMoForManyLangs."""
-    if not FORMATS.exists():
-        pytest.skip(f"needs {FORMATS.name}, models and vectors of other programs")
-    with tarfile.open(FORMATS) as archive:
-        archive.extractall(tmp_path, filter="data")
-    folder = tmp_path / "formats" / "elmoformanylangs"
+    folder = shared_data / "formats" / "elmoformanylangs"
     reference = np.load(folder / "chars_only.npz")
     elmo = Elmo.from_archive(folder / "chars_only", initial_state="zero")
     for k, tokens in enumerate(json.loads((folder / "sentences.json").read_text())):
@@ -176,6 +172,7 @@ def test_vectors_of_the_program(tmp_path):
 
 
 PUBLISHED = '{"config_path": "/x/configs/cnn_50_100_512_4096_sample.json"}'
+SHORT = {**CONFIG["token_embedder"], "max_characters_per_token": 6}  # two marks and, say, <bos>
 NO_SIZES = {**CONFIG, "encoder": {"name": "elmo", "n_layers": 3}}
 
 
@@ -188,6 +185,7 @@ NO_SIZES = {**CONFIG, "encoder": {"name": "elmo", "n_layers": 3}}
         ("config.json", PUBLISHED, r"float32 of shape \(16384, 512\)"),  # the sizes of those models
         ("sizes.json", '{"encoder": {"name": "lstm"}}', "name: expected \"elmo\", found 'lstm'"),
         ("sizes.json", json.dumps(NO_SIZES), r"lstm\.dim: expected .*, found null"),
+        ("sizes.json", json.dumps({**CONFIG, "token_embedder": SHORT}), "from 7 to .*, found 6"),
         ("char.dic", "a\n", "line 1: .* a number below 18"),
         ("char.dic", "a\t1\nb\t18\n", r"line 2: .* found 'b\\t18'"),
         ("char.dic", "a\t00000000000018\n", "line 1"),
@@ -240,16 +238,3 @@ def test_weights_that_share_numbers(tmp_path, seed):
     torch.save(weights, folder / "encoder.pkl", _use_new_zipfile_serialization=bool(seed))
     with pytest.raises(InputError, match=r"expected weights of .* each stored by itself"):
         find_bilm(folder)
-
-
-def test_words_shorter_than_a_boundary(tmp_path):
-    """By hand: `<bos>` and `<eos>` have five code points, and each word has two marks. With fewer,
-    the boundaries would be read as other words."""
-    folder = write_model(tmp_path / "model", max_characters_per_token=6)
-    with pytest.raises(InputError, match=r"max_characters_per_token .* from 7 to .*, found 6"):
-        find_bilm(folder)
-    folder = write_model(tmp_path / "seven", max_characters_per_token=7)
-    elmo = Elmo.from_archive(folder, initial_state="zero")
-    for tokens in SENTENCES:
-        found = elmo.embed(tokens, layer="all")
-        np.testing.assert_allclose(found, oracle(folder, tokens), atol=1e-5)

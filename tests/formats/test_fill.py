@@ -132,10 +132,10 @@ def state(named: Path) -> dict[str, Any]:
     }
 
 
-def with_one(number: float) -> Callable[[np.ndarray], np.ndarray]:
+def with_number(place: int, number: float) -> Callable[[np.ndarray], np.ndarray]:
     def change(array: np.ndarray) -> np.ndarray:
         array = array.copy()
-        array.flat[3] = number
+        array.flat[place] = number
         return array
 
     return change
@@ -145,8 +145,8 @@ CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "shorter": lambda array: array[..., :-1],
     "a single number": lambda array: array.flat[0],
     "whole numbers": lambda array: array.astype("i4"),
-    "NaN": with_one(np.nan),
-    "infinity": with_one(-np.inf),
+    "NaN": with_number(3, np.nan),
+    "infinity": with_number(3, -np.inf),
     "numbers beyond float32": lambda array: np.full(array.shape, 1e300),
 }
 

@@ -122,14 +122,6 @@ def test_gradients_do_not_depend_on_the_batch():
             assert not found[0].any()
 
 
-def test_no_gradient_flows_from_window_to_window():
-    """The state that a biLM returns has no gradient."""
-    steps = torch.tensor([[0, 1], [1, 0]])
-    layers, after = BILM(BILM.boundaries, steps, steps, random_state(BILM, 2))
-    assert layers[-1].requires_grad
-    assert not after.cell.requires_grad and not after.hidden.requires_grad
-
-
 def test_warm_up_is_a_run_over_boundaries(tmp_path):
     """The expected state is that of the oracle after it reads `<S> </S>` repeatedly from zeros, and
     `</S> <S>` in the backward direction. Dropout, as while a model is built, changes nothing."""
@@ -199,6 +191,8 @@ def test_sentences_are_the_oracles(variant, tmp_path):
         bilm.to(dtype)
         with torch.no_grad():
             layers, after = read_sentences(bilm, tokens, LSTMState(*(x.to(dtype) for x in before)))
+        if variant == "tiny_clips":  # which no number exceeds, and some equal
+            assert [float(x.abs().max()) for x in after] == pytest.approx([0.02, 0.01], rel=1e-6)
         for row, sentence in enumerate(BATCH):
             bounded = ["<S>", *sentence, "</S>"]
             expected, state = oracle.sentence(arrays, options, bounded, oracle_state(before, row))
@@ -237,15 +231,6 @@ def test_streams_are_the_oracles(variant, tmp_path):
                 for k, (found, y) in enumerate(zip(layers[1:], expected, strict=True)):
                     what = f"window {window}, row {row}, direction {d}, layer {k + 1}"
                     assert_close(found[d, :, row], y, atol=1e-12, what=what)
-
-
-def test_tiny_clips_bite():
-    """A clip keeps every number within its bounds. Some numbers equal them, because
-    otherwise the variants above would not test clips."""
-    bilm, _ = random_bilm(*VARIANTS["tiny_clips"])
-    _, after = read_sentences(bilm, to_batch(BATCH, 1), bilm.bilstm.zero_state(len(BATCH)))
-    for found, bound in ((after.cell, 0.02), (after.hidden, 0.01)):
-        assert found.abs().max() == torch.tensor(bound)
 
 
 def test_each_distinct_word_is_encoded_once():

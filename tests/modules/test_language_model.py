@@ -1,4 +1,5 @@
-"""The language model in plain PyTorch, compared with the oracle in NumPy."""
+"""Windows of the language model in plain PyTorch. `tests/elmo/test_language_model.py` and
+`tests/plugin/models/test_bilm_model.py` compare its log probabilities with the oracle in NumPy."""
 
 import numpy as np
 import pytest
@@ -8,59 +9,18 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.modules import BiLMWithSoftmax
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
-from tests import oracle
 from tests.compare import assert_close
-from tests.random_bilm import CHAR_CNN, LSTM, arrays_of, randomize
+from tests.random_bilm import CHAR_CNN, LSTM, randomize
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "dog", "ran", "."]
-SENTENCES = [["the", "dog", "ran", "."], ["dog"], ["the", "ran"]]
-OPTIONS = {"lstm": LSTM, "char_cnn": CHAR_CNN}
 
 
 def language_model(**settings: object) -> BiLMWithSoftmax:
     torch.manual_seed(0)
-    options = BiLMOptions.from_dict(OPTIONS, source="test")
+    options = BiLMOptions.from_dict({"lstm": LSTM, "char_cnn": CHAR_CNN}, source="test")
     model = BiLMWithSoftmax(options, n_words=len(WORDS), **settings)
     randomize(model)
     return model
-
-
-def batch(model: BiLMWithSoftmax) -> tuple[torch.Tensor, torch.Tensor]:
-    """Characters and targets of `SENTENCES`."""
-    n, length = max(map(len, SENTENCES)), model.bilm.max_characters_per_token
-    tokens = torch.zeros(len(SENTENCES), n, length, dtype=torch.long)
-    targets = torch.zeros(len(SENTENCES), n, dtype=torch.long)
-    for row, sentence in enumerate(SENTENCES):
-        for place, word in enumerate(sentence):
-            tokens[row, place] = 1 + torch.tensor(oracle.characters(word, length))
-            targets[row, place] = WORDS.index(word)
-    return tokens, targets
-
-
-def expected_log_p(model: BiLMWithSoftmax, folder) -> list[list[float]]:
-    """For each sentence log p of w_1 .. w_n, the end; then of the beginning, w_1 .. w_n."""
-    arrays, found = arrays_of(model.bilm, folder, model.softmax), []
-    for sentence in SENTENCES:
-        tokens, zero = ["<S>", *sentence, "</S>"], oracle.zero_state(OPTIONS)
-        (forward, backward), _ = oracle.distributions(arrays, OPTIONS, tokens, zero)
-        ids, n = [WORDS.index(word) for word in tokens], range(len(sentence) + 1)
-        found.append([*forward[n, ids[1:]], *backward[n, ids[:-1]]])
-    return found
-
-
-def test_log_probabilities(tmp_path):
-    """Of each word and boundary, in both directions, from states of zeros."""
-    model = language_model(initial_state="zero").eval()
-    with torch.no_grad():
-        hidden, targets = model.read_sentences(*batch(model))
-        log_p = model.log_probabilities(hidden, targets)
-        sums = model.negative_log_likelihoods(hidden, targets)
-    for row, expected in enumerate(expected_log_p(model, tmp_path)):
-        n = len(SENTENCES[row]) + 1
-        found = [*log_p[0][:n, row].tolist(), *log_p[1][1 : n + 1, row].tolist()]
-        assert_close(torch.tensor(found), torch.tensor(expected), atol=1e-5, what=f"row {row}")
-    for direction, total in zip(log_p, sums):
-        assert_close(-direction.sum(), total, atol=1e-4, what="negative log likelihood")
 
 
 def test_the_warm_state_is_that_of_rows_at_the_start_of_a_sentence():

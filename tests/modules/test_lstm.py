@@ -127,47 +127,45 @@ def bilstm_of(use_skip_connections: bool = True, dropout: float = 0.0) -> BiLSTM
     return bilstm
 
 
+@pytest.mark.parametrize("sizes", [None, FALLING])
 @pytest.mark.parametrize("use_skip_connections", [False, True])
-def test_dropout_is_on_the_input_that_the_residual_adds(use_skip_connections, monkeypatch):
-    """The expected values follow bilm-tf's order, layer by layer with the equation: every layer
-    reads its input after dropout, and from the second layer on this input is added to its output.
-    The seed gives the masks."""
+def test_the_stack_is_its_equation(use_skip_connections, sizes, monkeypatch):
+    """The expected values and gradients follow bilm-tf's order, layer by layer with the equation,
+    differentiated by autograd: every layer reads its input after dropout, and from the second layer
+    on this input is added to its output. The seed gives the masks. Rows may have unequal length."""
     bilstm = bilstm_of(use_skip_connections, dropout=0.4)
-    inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION)
+    inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION, requires_grad=True)
+    weight = torch.randn(2, N_STEPS, N_ROWS, PROJECTION)
     zero = bilstm.zero_state(N_ROWS)
     torch.manual_seed(1)
-    outputs, _ = bilstm(inputs, zero)
-    evaluated, _ = bilstm.eval()(inputs, zero)
-    assert not torch.equal(evaluated[-1], outputs[-1])
-    assert torch.equal(evaluated[-1], bilstm(inputs, zero)[0][-1])
+    outputs, (cell, hidden) = bilstm(inputs, zero, sizes)
 
     monkeypatch.setattr(SCAN, reference_lstm)
     torch.manual_seed(1)
-    x = inputs
-    for k, (layer, found) in enumerate(zip(bilstm.layers, outputs, strict=True)):
+    x, expected, states = inputs, [], []
+    for k, layer in enumerate(bilstm.layers):
         dropped = torch.nn.functional.dropout(x, 0.4)
-        y, _, _ = layer(dropped, zero.cell[k], zero.hidden[k])
+        y, *state = layer(dropped, zero.cell[k], zero.hidden[k], sizes)
         x = y + dropped if use_skip_connections and k > 0 else y
-        assert_close(found, x, atol=1e-5, what=f"layer {k + 1}")
+        expected.append(x)
+        states.append(state)
+    results, parameters = [], [inputs, *bilstm.parameters()]
+    for values in (outputs, expected):
+        loss = sum((y * weight).sum() for y in values)
+        results.append([*values, *torch.autograd.grad(loss, parameters)])
+    results[0] += [cell, hidden]
+    results[1] += map(torch.stack, zip(*states))
+    for found, right in zip(*results, strict=True):
+        assert_close(found, right, atol=1e-4, what="values or gradients")
 
 
-@pytest.mark.parametrize("sizes", [None, FALLING])
-def test_the_stack_is_its_equation(sizes, monkeypatch):
-    """The expected values and gradients are those of the equation, differentiated by autograd,
-    instead of every layer's fast path, within 1e-4, also for rows of unequal length."""
-    bilstm = bilstm_of()
-    inputs = torch.randn(2, N_STEPS, N_ROWS, PROJECTION, requires_grad=True)
-    weight = torch.randn(2, N_STEPS, N_ROWS, PROJECTION)
-    parameters = [inputs, *bilstm.parameters()]
-    results = []
-    for is_fast in (True, False):
-        if not is_fast:
-            monkeypatch.setattr(SCAN, reference_lstm)
-        outputs, state = bilstm(inputs, bilstm.zero_state(N_ROWS), sizes)
-        loss = sum((y * weight).sum() for y in outputs)
-        results.append([*outputs, *state, *torch.autograd.grad(loss, parameters)])
-    for found, expected in zip(*results, strict=True):
-        assert_close(found, expected, atol=1e-4, what="values or gradients")
+def test_no_dropout_in_evaluation():
+    """By definition, a second evaluation is bit-identical, and training is not."""
+    bilstm, inputs = bilstm_of(dropout=0.4), torch.randn(2, N_STEPS, N_ROWS, PROJECTION)
+    zero = bilstm.zero_state(N_ROWS)
+    trained = bilstm(inputs, zero)[0][-1]
+    first, second = (bilstm.eval()(inputs, zero)[0][-1] for _ in "ab")
+    assert torch.equal(first, second) and not torch.equal(first, trained)
 
 
 def rows_of(numbers: list[int]) -> LSTMState:

@@ -121,11 +121,3 @@ def test_words_with_one_key_stay_apart(monkeypatch):
     words, indices = unique_words(tokens)
     assert torch.equal(words[indices], tokens)
     assert len(words) == 3
-
-
-@pytest.mark.parametrize("shape", [(0, 3, 10), (2, 0, 10)])
-def test_no_tokens_are_no_words(shape):
-    """The shapes are those of any batch."""
-    words, indices = unique_words(torch.zeros(shape, dtype=torch.long))
-    assert words.shape == (0, 10)
-    assert indices.shape == shape[:2]

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.ops import backend, char_conv, lstm, softmax
 from elmo_plugin.ops.char_conv import max_of_convolutions
 from elmo_plugin.ops.char_conv.reference import reference_max_of_convolutions
@@ -101,11 +102,8 @@ def lstm_case(random: Random, dtype: torch.dtype) -> bool:
     if projection_dim == dim:
         weights.pop()
     inputs = torch.randn(2, n_steps, n_rows, n_inputs).to(dtype).float()
-    cell, hidden = (
-        torch.randn(2, n_rows, dim).clamp(-0.1, 0.1),
-        torch.randn(2, n_rows, projection_dim),
-    )
-    hidden = hidden.clamp(-0.1, 0.1).to(dtype).float()
+    cell, hidden = (torch.randn(2, n_rows, n).clamp(-0.1, 0.1) for n in (dim, projection_dim))
+    hidden = hidden.to(dtype).float()
 
     def scan(lstm_of: Callable[..., Any], dtype: torch.dtype) -> Callable[..., Any]:
         def run(x: Tensor, w_x: Tensor, w_h: Tensor, b: Tensor, *w_p: Tensor) -> Any:
@@ -134,6 +132,25 @@ def lstm_case(random: Random, dtype: torch.dtype) -> bool:
     return True
 
 
+def random_lstm(random: Random) -> tuple[ProjectedLSTM, list[Tensor], list[int] | None]:
+    """An LSTM in fp32, its inputs and its states, and batch sizes, for the tests of kernels in
+    other types: every kind of shape, clip and length."""
+    torch.manual_seed(random.randrange(1000))
+    dim = random.choice([1, 7, 64, 65, 130])
+    input_dim, projection_dim = random.choice([1, 5, 64, 100]), random.choice([dim, 3, 64, 70])
+    clips = [random.choice([None, 0.3]) for _ in range(2)]
+    sizes = {"input_dim": input_dim, "dim": dim, "projection_dim": projection_dim}
+    lstm = ProjectedLSTM(**sizes, cell_clip=clips[0], proj_clip=clips[1])
+    for parameter in lstm.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    n_steps, n_rows = random.choice([1, 2, 9, 140]), random.choice([1, 3, 16, 33, 40])
+    lengths = sorted((random.randint(0, n_rows) for _ in range(n_steps)), reverse=True)
+    lengths[0] = max(1, lengths[0])
+    states = 0.3 * torch.randn(2, n_rows, dim), 0.2 * torch.randn(2, n_rows, projection_dim)
+    inputs = torch.randn(2, n_steps, n_rows, input_dim)
+    return lstm, [inputs, *states], random.choice([None, lengths])
+
+
 def softmax_case(random: Random, dtype: torch.dtype) -> bool:
     """
     Expected: the equation in double precision with the same weights, or PyTorch's cross entropy of
@@ -141,10 +158,8 @@ def softmax_case(random: Random, dtype: torch.dtype) -> bool:
     """
     torch.manual_seed(random.randrange(10_000))
     n, n_samples = random.choice([1, 2, 17, 70]), random.choice([1, 5, 129, 1024, 1500, 3000])
-    dim, scale = (
-        random.choice([1, 7, 40, 128]),
-        random.choice([0.1, 1, 5 if dtype == torch.float32 else 1]),
-    )
+    dim = random.choice([1, 7, 40, 128])
+    scale = random.choice([0.1, 1, 5 if dtype == torch.float32 else 1])
     words = torch.randperm(4000)
     samples, targets = words[:n_samples], words[n_samples // 2 :][torch.randint(9, (n,))]
     hidden = (scale * torch.randn(n, dim)).to(dtype).float()
@@ -163,14 +178,11 @@ def softmax_case(random: Random, dtype: torch.dtype) -> bool:
         return -F.cross_entropy(h @ w.T + b, all_words, reduction="sum")
 
     exact = [x.double() for x in arguments]
-    pairs = (
-        (
-            sampled(sampled_softmax_loss, dtype),
-            sampled(reference_sampled_softmax_loss, torch.float64),
-        ),
+    reference = sampled(reference_sampled_softmax_loss, torch.float64)
+    for function, equation in (
+        (sampled(sampled_softmax_loss, dtype), reference),
         (lambda h, w, b: -softmax_loss(h, all_words, w.to(dtype), b), full),
-    )
-    for function, equation in pairs:
+    ):
         expected = with_gradients(equation, *exact)
         found = with_gradients(function, *arguments)
         for x, y, bound in zip(found, expected, bounds):
@@ -188,16 +200,19 @@ def softmax_case(random: Random, dtype: torch.dtype) -> bool:
 def char_conv_case(random: Random, dtype: torch.dtype) -> bool:
     """
     Expected: `Conv1d` over the embedded characters in double precision, and its gradients by
-    autograd, for usual widths and others, numbers of filters below and above a block, and words
-    with and without padding. Windows that share a maximum read the same characters, so that their
-    gradients are the same; a maximum that rounding may give to another window has none.
+    autograd, for usual widths and others, numbers of filters below and above a block, words of more
+    characters than a byte counts, and words with and without padding. Windows that share a maximum
+    read the same characters, so that their gradients are the same; a maximum that rounding may give
+    to another window has none.
     """
     torch.manual_seed(random.randrange(10_000))
-    n_characters, dim, length = random.choice([2, 262, 600]), random.choice([1, 16]), 12
-    characters = torch.randint(n_characters, (random.choice([1, 3, 40]), length))
+    n_characters, dim = random.choice([2, 262, 600]), random.choice([1, 16])
+    n_words, length = random.choice([(0, 12), (1, 12), (3, 3), (40, 12), (3, 300)])
+    characters = torch.randint(n_characters, (n_words, length))
     for word in characters[::2]:
         word[random.randrange(length) :] = n_characters - 1
-    sizes = [(random.choice([1, 2, 5, 7, 9, 12]), random.choice([1, 63, 64, 100])) for _ in "abc"]
+    widths = [width for width in (1, 2, 3, 5, 7, 9, 12) if width <= length]
+    sizes = [(random.choice(widths), random.choice([1, 63, 64, 100])) for _ in "abc"]
     weights = [x for w, n in sizes for x in (torch.randn(n, dim, w), torch.randn(n))]
     embedding = torch.randn(n_characters, dim)
 

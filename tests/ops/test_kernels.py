@@ -6,7 +6,6 @@ import torch
 from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.ops import backend, char_conv
 from elmo_plugin.ops.char_conv import frozen_convolve, max_of_convolutions
-from elmo_plugin.ops.char_conv.reference import reference_max_of_convolutions
 from elmo_plugin.ops.lstm import (
     LSTMWeights,
     kernel,
@@ -15,16 +14,13 @@ from elmo_plugin.ops.lstm import (
     quantize_lstm_weights,
 )
 from elmo_plugin.ops.lstm.reference import Reading
-from tests.compare import assert_close
-from tests.conftest import HAS_INT8, needs_kernel
+from tests.conftest import needs_kernel
+from tests.ops.test_operators import FORMS
 
 pytestmark = needs_kernel
 
 Tensors = tuple[torch.Tensor, ...]
 DTYPES = [torch.float32, torch.bfloat16]
-FORMS = sorted(backend.KERNEL_DTYPES, key=str)
-if HAS_INT8:
-    FORMS.append(torch.int8)
 
 
 def lstm_of(dim: int, projection_dim: int, input_dim: int = 5) -> tuple[ProjectedLSTM, Tensors]:
@@ -35,7 +31,7 @@ def lstm_of(dim: int, projection_dim: int, input_dim: int = 5) -> tuple[Projecte
     return lstm, (torch.zeros(2, 33, dim), torch.zeros(2, 33, projection_dim))
 
 
-@pytest.mark.parametrize("dtype", FORMS)
+@pytest.mark.parametrize("dtype", sorted({dtype for _, dtype in FORMS}, key=str))
 def test_a_row_has_the_same_bits_in_any_company(dtype):
     """Property: a row's results are bit-identical alone and among others."""
     lstm, _ = lstm_of(130, 70)
@@ -145,14 +141,3 @@ def test_a_lexicon_costs_what_its_characters_in_a_batch_cost(only_the_kernel):
     for character in (-1, 6000):
         with pytest.raises(IndexError):
             max_of_convolutions(characters * 0 + character, weights[0], [weights[1:]])
-
-
-def test_longer_words_take_the_other_path(only_the_kernel):
-    """Positions of windows fit a byte in words of 256 characters, and not in longer ones."""
-    embedding, convolutions = torch.randn(9, 3), [(torch.randn(4, 3, 2), torch.zeros(4))]
-    words = torch.randint(9, (2, 257))
-    expected = reference_max_of_convolutions(words[:, :256], embedding, convolutions)
-    found = max_of_convolutions(words[:, :256], embedding, convolutions)
-    assert_close(found, expected, atol=1e-5, what="maxima")
-    with pytest.raises(TypeError):  # `only_the_kernel` has taken it away
-        max_of_convolutions(words, embedding, convolutions)

@@ -1,6 +1,5 @@
 """The compiled LSTM kernel in bf16, compared with its equation with products of rounded factors."""
 
-from random import Random
 from typing import Any
 
 import pytest
@@ -12,29 +11,12 @@ from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.ops import backend
 from elmo_plugin.ops.lstm import kernel, reference_lstm
 from tests.compare import cosine
+from tests.ops.operator_cases import random_lstm
 
 BF16 = torch.bfloat16
 needs_bf16 = pytest.mark.skipif(
     BF16 not in backend.KERNEL_DTYPES, reason=f"the kernels are {backend.KERNEL_STATUS}"
 )
-
-
-def random_case(random: Random) -> tuple[ProjectedLSTM, Tensor, Tensor, Tensor, list[int] | None]:
-    """A frozen LSTM, its inputs and states, and batch sizes: every kind of shape and clip."""
-    torch.manual_seed(random.randrange(1000))
-    dim = random.choice([1, 7, 64, 65, 130])
-    clips = [random.choice([None, 0.3]) for _ in range(2)]
-    input_dim, projection_dim = random.choice([1, 5, 64, 100]), random.choice([dim, 3, 64, 70])
-    sizes = {"input_dim": input_dim, "dim": dim, "projection_dim": projection_dim}
-    lstm = ProjectedLSTM(**sizes, cell_clip=clips[0], proj_clip=clips[1])
-    for parameter in lstm.parameters():
-        torch.nn.init.normal_(parameter, std=0.1)
-    lstm.precision = BF16
-    n_steps, n_rows = random.choice([1, 2, 9, 140]), random.choice([1, 3, 16, 33, 40])
-    lengths = sorted((random.randint(0, n_rows) for _ in range(n_steps)), reverse=True)
-    states = 0.3 * torch.randn(2, n_rows, dim), 0.2 * torch.randn(2, n_rows, projection_dim)
-    inputs = torch.randn(2, n_steps, n_rows, input_dim)
-    return lstm, inputs, *states, random.choice([None, lengths])
 
 
 class RoundedFactors(TorchFunctionMode):
@@ -46,8 +28,7 @@ class RoundedFactors(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def reference(lstm: ProjectedLSTM, *arguments: Any) -> tuple[Tensor, ...]:
-    *tensors, sizes = arguments
+def reference(lstm: ProjectedLSTM, *tensors: Tensor, sizes: list[int] | None) -> Any:
     weights = lstm.weights()
     weights = weights.map_matrices(lambda x, _: x.float())._replace(bias=weights.bias.float())
     with RoundedFactors():
@@ -60,9 +41,10 @@ def test_random_cases(fuzz):
     neighbor, one bit in 8, which is rare: values have a cosine of at least 0.99999 and gradients of
     at least 0.9995, because the gradient of a clip jumps."""
     for random in fuzz.cases(20):
-        lstm, inputs, *others = random_case(random)
-        leaves = [inputs.requires_grad_(), *lstm.parameters()]
-        found, expected = lstm(inputs, *others), reference(lstm, inputs, *others)
+        lstm, tensors, sizes = random_lstm(random)
+        lstm.precision = BF16
+        leaves = [tensors[0].requires_grad_(), *lstm.parameters()]
+        found, expected = lstm(*tensors, sizes), reference(lstm, *tensors, sizes=sizes)
         assert found[0].grad_fn.operators is kernel
         weight = torch.randn_like(found[0])
         pairs = [(x, y, 0.99999) for x, y in zip(found, expected)]

@@ -8,41 +8,17 @@ import torch
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from elmo_plugin.modules import ProjectedLSTM
 from elmo_plugin.modules.language_model import BiLMWithSoftmax
 from elmo_plugin.ops import backend, private_torch
 from elmo_plugin.ops.lstm import examples, lstm_scan, pack_lstm_weights, quantize_lstm_weights
 from elmo_plugin.text.lines import read_sentences
 from tests.compare import assert_close
 from tests.conftest import HAS_INT8
+from tests.ops.operator_cases import random_lstm
 
 needs_int8 = pytest.mark.skipif(
     not HAS_INT8, reason=f"no int8 products: the kernels are {backend.KERNEL_STATUS}"
 )
-
-
-def random_case(random):
-    """An LSTM in fp32 that is not trained, and its arguments: every kind of shape, clip and
-    length."""
-    torch.manual_seed(random.randrange(1000))
-    dim, projection_dim = random.choice([1, 7, 64, 65, 130]), random.choice([3, 64, 70, None])
-    input_dim, n_rows = random.choice([1, 5, 64, 100]), random.choice([1, 3, 16, 33, 40])
-    lstm = ProjectedLSTM(
-        input_dim=input_dim,
-        dim=dim,
-        projection_dim=projection_dim or dim,
-        cell_clip=random.choice([None, 0.3]),
-        proj_clip=random.choice([None, 0.3]),
-    )
-    for parameter in lstm.requires_grad_(False).parameters():
-        torch.nn.init.normal_(parameter, std=0.1)
-    n_steps, sizes = random.choice([1, 2, 9, 140]), None
-    if random.random() < 0.5:
-        sizes = sorted(random.choices(range(n_rows + 1), k=n_steps), reverse=True)
-        sizes[0] = max(1, sizes[0])
-    inputs = torch.randn(2, n_steps, n_rows, input_dim)
-    state = 0.3 * torch.randn(2, n_rows, dim), 0.2 * torch.randn(2, n_rows, projection_dim or dim)
-    return lstm.weights(), inputs, *state, sizes
 
 
 def rounded(x, axis):
@@ -111,7 +87,8 @@ def test_random_shapes(fuzz):
     a number halfway between two integers may round either way, which later steps feel: where a
     difference is larger, it is not twice as large as those that rounding makes in the equations."""
     for random in fuzz.cases(40):
-        weights, *tensors, sizes = random_case(random)
+        lstm, tensors, sizes = random_lstm(random)
+        weights = lstm.requires_grad_(False).weights()
         with torch.no_grad():
             found = lstm_scan(*tensors, quantize_lstm_weights(weights), sizes)
             exact = lstm_scan(*tensors, pack_lstm_weights(weights), sizes)

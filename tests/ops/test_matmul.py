@@ -65,3 +65,4 @@ def test_linear_is_torchs(frozen):
     gradients = torch.autograd.grad((found * weight).sum(), own[:n])
     for one, other in zip(gradients, torch.autograd.grad((expected * weight).sum(), double[:n])):
         assert_close(one, other, atol=1e-5, what="gradient")
+    assert linear(own[0].half()).dtype == torch.float16  # which autocast gives

@@ -20,7 +20,7 @@ from elmo_plugin.modules import SampledSoftmax
 from tests.conftest import WORDS
 from tests.formats.same import assert_same
 from tests.formats.test_elmoformanylangs import write_model
-from tests.formats.test_fill import rewrite, set_size
+from tests.formats.test_fill import rewrite, set_size, with_number
 from tests.plugin.models.test_words import SIZE, words_model
 from tests.random_bilm import LSTM
 
@@ -38,14 +38,6 @@ def as_bilm_tf(folder: Path) -> Path:
         del file["lexicon"], file["warm_state"], file.attrs["options.json"]
     (folder / "vocabulary.txt").write_text("\n".join([*WORDS[3:], *WORDS[:3]]))
     return folder
-
-
-def with_number(place: int, number: float) -> Callable[[np.ndarray], np.ndarray]:
-    def change(numbers: np.ndarray) -> np.ndarray:
-        numbers[place] = number
-        return numbers
-
-    return change
 
 
 @pytest.mark.parametrize(

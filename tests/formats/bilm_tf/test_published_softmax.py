@@ -3,7 +3,6 @@
 import json
 import os
 import resource
-import tarfile
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -11,25 +10,21 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-import torch
 from allennlp.models import Model
 
 from elmo_plugin.checks import InputError
-from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.formats.bilm_tf.texts import read_softmax_rows, write_options
 from elmo_plugin.formats.bilm_tf.weights import write_weights
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, word_ids
+from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
-from elmo_plugin.text.characters import UNKNOWN
 from tests import conftest
 from tests.conftest import BLOCKS, WORDS, allennlp, write_bilm_files
 from tests.formats.same import assert_same, assert_same_model
 
-DATA = conftest.SHARED_DATA / "formats.tar.xz"
 LINES = ["</S>", "the", "<S>", "dog", "!!!MAXTERMID", "the", "<UNK>", "naïve", "dog", "the", "."]
 """Ten rows: the line without a row is none of them."""
 
@@ -54,35 +49,19 @@ def parts(tmp_path: Path) -> tuple[str, ...]:
     return write_parts(tmp_path)
 
 
-def log_probabilities(model: BiLMModel, sentence: list[str]) -> list[np.ndarray]:
-    """Of the words and `</S>` forward, and of `<S>` and the words backward."""
-    ids = word_ids(model.vocab)
-    targets = torch.tensor([[ids.get(word, UNKNOWN) for word in sentence]])
-    tokens = Elmo(model.bilm).characters([sentence])
-    output = model(source={"tokens": {"elmo_tokens": tokens}}, targets=targets)
-    names = ("forward_log_probabilities", "backward_log_probabilities")
-    return [output[name][0].numpy() for name in names]
-
-
-def test_published_parts(tmp_path: Path) -> None:
+def test_published_parts(shared_data: Path, tmp_path: Path) -> None:
     """The expected log probabilities are those of a NumPy program, in float64."""
-    if not DATA.exists():
-        pytest.skip(f"needs {DATA.name}, with a softmax in the published layout, which is not here")
-    with tarfile.open(DATA) as archive:
-        archive.extractall(tmp_path, filter="data")
-    folder = next(tmp_path.rglob("published_softmax"))
+    folder = next(shared_data.rglob("published_softmax"))
     start = folder / "elmo_2x10_6_15cnn_2xhighway"
     files = [f"{start}_options.json", f"{start}_weights.hdf5", folder / "vocab-2016-09-10.txt"]
     archive = tmp_path / "model.tar.gz"
     allennlp("bilm-import", "--softmax", f"{start}_softmax_weights.hdf5", *files, archive)
-    model = Model.from_archive(archive).double().eval()
-    model.initial_state = "zero"
+    model = LanguageModel.from_archive(archive, initial_state="zero").double()
     sentences = json.loads((folder / "sentences.json").read_text("utf-8"))
-    with np.load(folder / "reference.npz") as expected, torch.no_grad():
-        for k, sentence in enumerate(sentences):
-            forward, backward = log_probabilities(model, sentence)
-            np.testing.assert_allclose(forward, expected[f"forward_{k}"], rtol=1e-6)
-            np.testing.assert_allclose(backward, expected[f"backward_{k}"], rtol=1e-6)
+    with np.load(folder / "reference.npz") as expected:
+        for k, scores in enumerate(model.score(sentences, base="e")):
+            np.testing.assert_allclose(scores.forward, expected[f"forward_{k}"], rtol=1e-6)
+            np.testing.assert_allclose(scores.backward, expected[f"backward_{k}"], rtol=1e-6)
 
 
 def test_the_row_of_each_word(parts: tuple[str, ...]) -> None:

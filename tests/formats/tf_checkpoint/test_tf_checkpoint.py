@@ -6,7 +6,6 @@ the tests' own writer.
 import json
 import shutil
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,12 @@ from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
-from tests import conftest
 from tests.conftest import WORDS, allennlp
 from tests.formats.same import assert_same, options_with
 from tests.formats.tf_checkpoint import writer
 from tests.formats.tf_checkpoint.writer import their_name, variables_of, write_checkpoint
 from tests.random_bilm import randomize, read_sentences
 
-DATA = conftest.SHARED_DATA / "formats.tar.xz"
 MODELS = ["chars_2", "words_2", "words_2_shared"]
 
 
@@ -256,15 +253,10 @@ def test_wrong_arguments(tmp_path: Path, arguments: str, message: str) -> None:
         allennlp("bilm-import", *given)
 
 
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def theirs(shared_data: Path) -> Path:
     """The folder with the checkpoints that TensorFlow wrote."""
-    if not DATA.exists():
-        pytest.skip(f"needs {DATA.name}, with checkpoints that TensorFlow wrote, which is not here")
-    folder = tmp_path_factory.mktemp("formats")
-    with tarfile.open(DATA) as archive:
-        archive.extractall(folder, filter="data")
-    return next(folder.rglob("tf_checkpoint"))
+    return shared_data / "formats" / "tf_checkpoint"
 
 
 @pytest.mark.parametrize("model", MODELS)
