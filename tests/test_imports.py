@@ -50,7 +50,9 @@ nltk.download = download = lambda *arguments: calls.append(arguments)
 from allennlp_models.rc.tools import narrativeqa
 found += [calls, nltk.download is download]
 import allennlp.commands
+from allennlp.models import Model
 from elmo_plugin import Elmo
+Model.by_name("bilm")
 vectors = Elmo.from_pretrained("tiny").embed("He ran. It rained.", raw=True)
 print(json.dumps([*found, len(vectors), os.environ["HOME"]]))
 """
@@ -98,7 +100,8 @@ def test_import_allennlp(tmp_path, home_folder):
     error. A module of allennlp-models, which every command imports, calls `nltk.download` twice:
     it has not been called after the import, and is NLTK's function again. Without a home folder,
     AllenNLP's commands are imported and raw text is split; there is one that only this user can
-    read, the same in the next process."""
+    read, the same in the next process. The plugin is registered if it is imported after
+    AllenNLP."""
     found = last_line(IMPORT_ALLENNLP, TMPDIR=str(tmp_path))
     has_torchvision, message, calls, is_nltks, n_tokens, home = found
     assert message.startswith("torchvision.io is needed, and no torchvision is installed")

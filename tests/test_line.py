@@ -48,15 +48,10 @@ def test_an_address_without_cached_path(monkeypatch):
         Elmo.from_archive("https://a.b/c.tar.gz")
 
 
-def test_an_import_after_allennlp_registers():
-    """tests/allennlp_today/test_include_package.py has `--include-package`, and
-    tests/test_install.py the plugins file and the import of the plugin alone."""
-    code = "import allennlp, elmo_plugin; from allennlp.models import Model; Model.by_name('bilm')"
-    python("-c", code)
-
-
 def test_the_plugins_file_in_the_home_folder(tmp_path):
-    """In a folder without one, `allennlp` has the plugin's commands."""
+    """In a folder without one, `allennlp` has the plugin's commands. tests/test_install.py has the
+    file of the repository and the import of the plugin alone, tests/test_imports.py the import
+    after AllenNLP, and tests/allennlp_today/test_include_package.py `--include-package`."""
     (tmp_path / "home" / ".allennlp").mkdir(parents=True)
     (tmp_path / "home" / ".allennlp" / "plugins").write_text("elmo_plugin\n")
     command = ["-m", "allennlp", "bilm-encode", "--help"]

@@ -184,7 +184,6 @@ SLIPS = {
     "evaluate ARCHIVE TEXT,TEXT --output-file OUT -o LOADER": "The number of `metrics_output_file`",
     'evaluate ARCHIVE TEXT -o {"a.b":1}': "overrides dict contains unused keys: .'a.b'.",
     "evaluate FOREIGN TEXT": r"foreign\.tar\.gz",
-    "evaluate CUT TEXT": r"cut\.tar\.gz",
     "predict TEXT TEXT": r"text\.txt: expected a model\.tar\.gz or the folder of a training run",
     "predict ARCHIVE .": r"^python -m elmo_plugin: \.: expected a file, found a folder",
     "predict ARCHIVE nothing.txt": r"nothing\.txt",
@@ -210,10 +209,8 @@ def test_a_slip_is_one_clear_sentence(arguments, bilm_archive, tmp_path, monkeyp
         write_file(tmp_path / name, text)
     with tarfile.open(tmp_path / "foreign.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "text.txt", "a.txt")
-    content = Path(bilm_archive).read_bytes()
-    write_file(tmp_path / "cut.tar.gz", content[: len(content) // 2])
     known = {"ARCHIVE": bilm_archive, "TEXT": "text.txt", "CONFIG": "config.json", "OUT": "out"}
-    known |= {"FOREIGN": "foreign.tar.gz", "CUT": "cut.tar.gz", "TEXT,TEXT": "a,b"}
+    known |= {"FOREIGN": "foreign.tar.gz", "TEXT,TEXT": "a,b"}
     known["LOADER"] = json.dumps({"data_loader": {"type": "bilm", "batch_size": 2}})
     end, printed = ended(*(known.get(word, word) for word in arguments.split(" ")))
     assert_one_line(end, printed)
@@ -238,6 +235,15 @@ def test_jsonnet(tmp_path, text, key):
     end, printed = ended("train", file, "-s", str(tmp_path / "run"))
     assert_one_line(end, printed)
     assert isinstance(end, str) and file in end and key in end
+
+
+def test_a_cut_archive(bilm_archive, tmp_path):
+    """The line names the archive."""
+    content = Path(bilm_archive).read_bytes()
+    file = str(write_file(tmp_path / "model.tar.gz", content[: len(content) // 2]))
+    end, printed = ended("evaluate", file, "text.txt")
+    assert_one_line(end, printed)
+    assert isinstance(end, str) and file in end
 
 
 def test_outdated_keys(tmp_path, params):
