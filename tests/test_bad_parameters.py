@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from allennlp.common import Params
+from allennlp.commands import Subcommand
+from allennlp.common import Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DataLoader, DatasetReader, TokenIndexer, Vocabulary
 from allennlp.models import Model
@@ -21,6 +22,7 @@ from allennlp.modules import Seq2SeqEncoder, TokenEmbedder
 from allennlp.predictors import Predictor
 from allennlp.training.callbacks import TrainerCallback
 from allennlp.training.checkpointer import Checkpointer
+from allennlp.training.learning_rate_schedulers import LearningRateScheduler
 from allennlp.training.optimizers import Optimizer
 
 from elmo_plugin import Elmo
@@ -137,6 +139,9 @@ WITHOUT_PARAMETERS = {
     (Seq2SeqEncoder, "lstm"),
     (TrainerCallback, "keep_freed_memory"),
     (TrainerCallback, "wandb"),
+    (LearningRateScheduler, "reduce_on_plateau"),
+    *((Subcommand, f"bilm-{name}") for name in ("encode", "export", "import")),
+    *((Subcommand, name) for name in ("elmo", "elmo-configs", "elmo-mix", "score", "uses")),
 }
 """These have no parameters, or AllenNLP's own and `elmo_columns`, for which
 tests/plugin/test_elmo_output.py has wrong values."""
@@ -212,21 +217,15 @@ def test_every_parameter_is_tried():
     """The expected parameters are those of the constructors. A new parameter needs a line here."""
     registered = {
         (kind, name)
-        for kind in (
-            *(DataLoader, DatasetReader, TokenIndexer, Vocabulary, Model, Seq2SeqEncoder),
-            *(TokenEmbedder, Predictor, TrainerCallback, Checkpointer, Optimizer),
-        )
-        for name in kind.list_available()
-        if kind.by_name(name).__module__.startswith(("elmo_plugin.", "allennlp_today."))
+        for kind, names in Registrable._registry.items()
+        for name, (found, _) in names.items()
+        if found.__module__.startswith(("elmo_plugin.", "allennlp_today."))
     }
     assert registered == {*PARAMETERS, *WITHOUT_PARAMETERS}
     for (kind, name), tried in PARAMETERS.items():
         found = set(inspect.signature(_constructor(kind, name)).parameters) - GIVEN_BY_ALLENNLP
         if kind is TokenEmbedder:  # passes parameters on
-            found |= inspect.signature(Elmo).parameters.keys() - {
-                "bilm",
-                "keep_sentence_boundaries",
-            }
+            found |= {*inspect.signature(Elmo).parameters} - {"bilm", "keep_sentence_boundaries"}
         assert {key.split(".")[0] for key in tried} - {"data_path"} == found - {"data_path"}
 
 
@@ -256,10 +255,7 @@ NULL_HAS_A_MEANING = {
     (TokenEmbedder, "elmo"): "requires_grad precision",
     (Checkpointer, "bilm"): "save_every_num_seconds keep_most_recent_by_count",
 }
-HARMLESS = {
-    ("token_indexers", "[]"),  # as if none were given
-    ("tokens_to_add", "[]"),
-}
+HARMLESS = {("token_indexers", "[]"), ("tokens_to_add", "[]")}  # as if none were given
 
 
 def _constructor(kind: type, name: str) -> Callable[..., Any]:

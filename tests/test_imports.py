@@ -1,10 +1,14 @@
-"""What AllenNLP's modules import instead of torchvision and downloads. Each test starts processes
-of its own, because a module is imported once in a process."""
+"""What AllenNLP's modules import instead of torchvision and downloads, in processes of their own,
+because a module is imported once in a process; and the home folder of users who have none."""
 
 import json
 import os
+import pwd
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +16,7 @@ import elmo_plugin_imports
 from tests.conftest import ROOT, python, without, write_file
 
 IMPORT_TORCH = """
-import json, sys
+import json, os, sys
 from importlib.util import find_spec
 finders, found = list(sys.meta_path), find_spec("torchvision")
 import torch
@@ -21,28 +25,36 @@ print(json.dumps([
     [name for name in ("allennlp", "elmo_plugin", "torchvision") if name in sys.modules],
     [str(f) for f in sys.meta_path if "elmo_plugin_imports" in str(f) and f not in finders],
     find_spec("torchvision") == found,
+    os.environ["HOME"],
 ]))
 """
 
 IMPORT_ALLENNLP = f"""
-import allennlp.nn.util
+import json, os, pwd, sys
+def getpwuid(user):
+    raise KeyError(user)
+pwd.getpwuid = getpwuid
+del os.environ["HOME"]
+import torch, nltk, allennlp.nn.util
 {without("torchvision")}
 from allennlp.data import image_loader
 from allennlp.modules.vision import grid_embedder, region_detector
 sys.meta_path.remove(absent)
-assert "torchvision" not in sys.modules
+found = ["torchvision" in sys.modules]
 try:
     image_loader.torchvision.io.read_image("a.png")
 except AttributeError as error:
-    print(error)
-"""
-
-IMPORT_NARRATIVEQA = """
-import torch, nltk
+    found.append(str(error))
 calls = []
 nltk.download = download = lambda *arguments: calls.append(arguments)
 from allennlp_models.rc.tools import narrativeqa
-print(calls, nltk.download is download)
+found += [calls, nltk.download is download]
+import allennlp.commands
+from allennlp.models import Model
+from elmo_plugin import Elmo
+Model.by_name("bilm")
+vectors = Elmo.from_pretrained("tiny").embed("He ran. It rained.", raw=True)
+print(json.dumps([*found, len(vectors), os.environ["HOME"]]))
 """
 
 # Stands for AllenNLP where a test looks only at the import.
@@ -67,46 +79,51 @@ print(json.dumps([
 """
 
 
-def last_line(script: str, folder: Path = ROOT) -> str:
+def last_line(script: str, folder: Path = ROOT, **environment: str) -> Any:
     known = {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
-    return python("-c", script, folder=folder, **known).stdout.splitlines()[-1]
+    done = python("-c", script, folder=folder, **known, **environment)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_import_torch():
     """PyTorch has called the entry point, which adds one finder and imports nothing; whether there
-    is a torchvision is as it was before."""
-    called, imported, (finder,), same = json.loads(last_line(IMPORT_TORCH))
+    is a torchvision is as it was before. HOME is what the user set, also if there is no such
+    folder."""
+    called, imported, (finder,), same, home = last_line(IMPORT_TORCH, HOME="/nonexistent")
     assert called and same and not imported
     assert "_Finder" in finder
+    assert home == "/nonexistent"
 
 
-def test_allennlp_without_torchvision():
-    """AllenNLP's three modules are imported, and only the use of an image is an error."""
-    message = last_line(IMPORT_ALLENNLP)
-    assert message.startswith(
-        "torchvision.io is needed, and no torchvision is installed that loads"
-    )
+def test_import_allennlp(tmp_path, home_folder):
+    """AllenNLP's three modules are imported without torchvision, and only the use of an image is an
+    error. A module of allennlp-models, which every command imports, calls `nltk.download` twice:
+    it has not been called after the import, and is NLTK's function again. Without a home folder,
+    AllenNLP's commands are imported and raw text is split; there is one that only this user can
+    read, the same in the next process. The plugin is registered if it is imported after
+    AllenNLP."""
+    found = last_line(IMPORT_ALLENNLP, TMPDIR=str(tmp_path))
+    has_torchvision, message, calls, is_nltks, n_tokens, home = found
+    assert message.startswith("torchvision.io is needed, and no torchvision is installed")
+    assert not has_torchvision and calls == [] and is_nltks and n_tokens == 6
+    assert home_folder() == Path(home)
+    assert Path(home).parent == tmp_path and is_private(Path(home))
 
 
-NO_HOME = """
-import os, pwd
-def getpwuid(user):
-    raise KeyError(user)
-pwd.getpwuid = getpwuid
-del os.environ["HOME"]
-"""
-PRINT_HOME = "\nprint(os.environ['HOME'])"
-RAW_TEXT = """
-from elmo_plugin import Elmo
-assert len(Elmo.from_pretrained("tiny").embed("He ran. It rained.", raw=True)) == 6
-"""
+@pytest.fixture
+def home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
+    """Returns the home folder of a user who has none: HOME is not set, and the passwd file does not
+    have the user's number."""
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("HOME", "restored at the end")
 
+    def install() -> Path:
+        del os.environ["HOME"]
+        elmo_plugin_imports.install()
+        return Path(os.environ["HOME"])
 
-def home_folder(code: str, tmp: Path) -> Path:
-    """The home folder after code of a user who has none: HOME is not set, and the passwd file does
-    not have the user's number."""
-    run = python("-c", NO_HOME + code + PRINT_HOME, HOME="/nonexistent", TMPDIR=str(tmp))
-    return Path(run.stdout.splitlines()[-1])
+    return install
 
 
 def is_private(folder: Path) -> bool:
@@ -114,16 +131,8 @@ def is_private(folder: Path) -> bool:
     return found.st_mode & 0o777 == 0o700 and found.st_uid == os.geteuid()
 
 
-def test_no_home_folder(tmp_path):
-    """By definition: raw text is split, AllenNLP's commands are imported, and the home folder is
-    one that only this user can read, the same in the next process."""
-    home = home_folder(RAW_TEXT, tmp_path)
-    assert home_folder("import torch, allennlp.commands", tmp_path) == home
-    assert home.parent == tmp_path and is_private(home)
-
-
 @pytest.mark.parametrize("kind", ["of another user", "writable", "link", "file"])
-def test_a_folder_that_others_made(kind, tmp_path):
+def test_a_folder_that_others_made(kind, tmp_path, home_folder):
     """By definition: the home folder is a new one instead of what others may write to."""
     taken, others = tmp_path / f"elmo_plugin-home-{os.geteuid()}", tmp_path / "others"
     others.mkdir(mode=0o700)
@@ -139,14 +148,8 @@ def test_a_folder_that_others_made(kind, tmp_path):
         if os.geteuid() != 0:
             pytest.skip("only root can give a folder away")
         os.chown(taken, 54321, 54321)
-    home = home_folder("import torch", tmp_path)
+    home = home_folder()
     assert home.parent == tmp_path and home not in (taken, others) and is_private(home)
-
-
-def test_a_home_folder_stays():
-    """By definition: HOME is what the user set, also if there is no such folder."""
-    script = "import torch, os; print(os.environ['HOME'])"
-    assert python("-c", script, HOME="/nonexistent").stdout.splitlines()[-1] == "/nonexistent"
 
 
 @pytest.mark.parametrize(
@@ -168,17 +171,10 @@ def test_a_torchvision_that_loads_wins(torchvision, name, left, tmp_path):
     for file, text in files.items():
         write_file(tmp_path / file, text)
     absent = "import sys; sys.modules['torchvision'] = None\n" if torchvision is None else ""
-    found, boxes, modules, finders = json.loads(last_line(absent + REPORT, tmp_path))
+    found, boxes, modules, finders = last_line(absent + REPORT, tmp_path)
     assert found == name and boxes == "torchvision.ops.boxes"
     assert sorted(modules) == [f"torchvision{part}" for part in left]
     assert finders == 1
-
-
-def test_nothing_is_downloaded_at_import():
-    """A module of allennlp-models, which every command imports, calls `nltk.download` twice. It has
-    not been called after the import, and is NLTK's function again."""
-    found = last_line(IMPORT_NARRATIVEQA)
-    assert found == "[] True"
 
 
 def test_import_torch_cannot_fail(monkeypatch):

@@ -22,29 +22,13 @@ from packaging.utils import canonicalize_name
 from allennlp_today import environment
 from elmo_plugin.ops import backend
 from tests.conftest import ROOT, python
+from tests.docs.test_reference import KINDS, registered
 
 # Only PyTorch's build for CUDA needs these, and they are installed before the lock.
 CUDA_ONLY = ("cuda", "nvidia", "triton")
 
 OWN = ("elmo_plugin", "allennlp_today")
 """The packages of the distribution."""
-
-# A config or a command line can use these names once AllenNLP has found the plugin.
-REGISTERED = {
-    "Checkpointer": "bilm",
-    "DataLoader": "bilm",
-    "DatasetReader": "bilm",
-    "LearningRateScheduler": "reduce_on_plateau",
-    "Model": "bcn_elmo bidaf_elmo bilm naqanet_elmo qanet_elmo",
-    "Optimizer": "clipped_adagrad fused_adam",
-    "Predictor": "bilm elmo",
-    "Seq2SeqEncoder": "elmo_output lstm",
-    "Subcommand": ("bilm-encode bilm-export bilm-import elmo elmo-configs elmo-mix score uses"),
-    "TokenEmbedder": "elmo",
-    "TokenIndexer": "elmo",
-    "TrainerCallback": "keep_freed_memory learning_curve validate_every wandb",
-    "Vocabulary": "bilm",
-}
 
 # This runs `python -m allennlp test-install`, and then prints the registered names.
 TEST_INSTALL = """
@@ -63,7 +47,9 @@ print(json.dumps([
 # A child is killed by the alarm if it waits for threads that the fork has not copied.
 FORK = """
 import os, signal, sys, torch
-import elmo_plugin
+import elmo_plugin.plugin
+from allennlp.models import Model
+Model.by_name("bilm")
 if child := os.fork():
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 signal.alarm(60)
@@ -184,14 +170,11 @@ def test_what_is_installed_is_what_is_locked() -> None:
 
 
 @pytest.mark.parametrize("module", ["allennlp", "allennlp_models", "ftfy", "rouge"])
-def test_a_missing_package_is_named_in_one_line(
-    module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named_in_one_line(module, monkeypatch):
     """The finder says that there is no such module, as Python's own does for a missing one."""
     find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        environment, "find_spec", lambda name: None if name == module else find_spec(name)
-    )
+    without = lambda name: None if name == module else find_spec(name)  # noqa: E731
+    monkeypatch.setattr(environment, "find_spec", without)
     with pytest.raises(ModuleNotFoundError) as error:
         environment.check_environment()
     message = str(error.value)
@@ -225,21 +208,21 @@ def test_pythons_are_the_same_everywhere() -> None:
 
 def test_allennlp_finds_the_plugin_in_the_repository() -> None:
     """A new process has only `.allennlp_plugins` to find the plugin. The expected output is the
-    line of AllenNLP's log for a plugin that was found, and exactly the table above."""
+    line of AllenNLP's log for a plugin that was found, and the names of this process, of which
+    tests/test_bad_parameters.py has the list."""
     done = python("-c", TEST_INSTALL)
     assert "Plugin elmo_plugin available" in done.stderr
-    registered = json.loads(done.stdout.splitlines()[-1])
-    ours = {
-        (kind, name)
-        for kind, name, module in registered
+    found = {
+        (KINDS.get(kind, kind), name)
+        for kind, name, module in json.loads(done.stdout.splitlines()[-1])
         if module.startswith(("elmo_plugin.", "allennlp_today."))
     }
-    assert ours == {(kind, name) for kind in REGISTERED for name in REGISTERED[kind].split()}
+    assert found == registered()
 
 
 def test_a_child_forked_after_the_import_may_use_threads() -> None:
-    """OpenMP cannot use threads in a child if its parent has used them, so importing the plugin
-    uses none; AllenNLP's data loader forks its workers."""
+    """OpenMP cannot use threads in a child if its parent has used them, so importing the plugin,
+    which registers its models, uses none; AllenNLP's data loader forks its workers."""
     python("-c", FORK, OMP_NUM_THREADS="2")
 
 
@@ -304,9 +287,7 @@ def test_kernels_that_do_not_compile_fail_the_installation(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "variables", [{"CC": "/no/compiler", "CXX": "/no/compiler"}, {"ELMO_PLUGIN_KERNEL": "0"}]
 )
-def test_an_installation_without_kernels_removes_older_ones(
-    variables: dict[str, str], tmp_path: Path
-) -> None:
+def test_an_installation_without_kernels_removes_older_ones(variables, tmp_path):
     """Expected: no error, as documented, and no library."""
     status, printed, library = _build(tmp_path, "int NAME = 1;\n", **variables)
     assert status == 0, printed
@@ -324,10 +305,8 @@ def test_an_editable_installation_above_a_clone(tmp_path: Path) -> None:
     (wheel,) = clone.glob("*.whl")
     with ZipFile(wheel) as files:
         files.extractall(packages)
-    code = (
-        f"import site; site.addsitedir({str(packages)!r}); "
-        "import elmo_plugin; print(elmo_plugin.__file__)"
-    )
+    code = f"import site; site.addsitedir({str(packages)!r}); "
+    code += "import elmo_plugin; print(elmo_plugin.__file__)"
     command = [sys.executable, "-S", "-c", code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == f"{clone / 'elmo_plugin/__init__.py'}\n", done.stderr

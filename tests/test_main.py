@@ -20,8 +20,9 @@ from allennlp.training import GradientDescentTrainer
 from elmo_plugin.__main__ import run
 from elmo_plugin.commands.runner import PROGRAM
 from elmo_plugin.version import VERSION
-from tests.conftest import ROOT, python, write_file
+from tests.conftest import python, write_file
 from tests.plugin.models.test_training import config
+from tests.test_pretrained import install_model
 
 VALUES: list[Any] = [None, "", "16", "x", [], ["x"], {}, {"type": "x"}, -1, 0, 1.5, True, [[1]]]
 
@@ -86,9 +87,7 @@ def params(tmp_path: Path) -> dict[str, Any]:
     return small_config(tmp_path / "cache")
 
 
-def train(
-    folder: Path, params: dict[str, Any], *options: str, run: str = "run"
-) -> tuple[int | str | None, str]:
+def train(folder: Path, params: dict[str, Any], *options: str, run: str = "run") -> tuple:
     """How `train` ended with this config, and what it printed."""
     file = write_file(folder / "config.json", json.dumps(params))
     return ended("train", str(file), "-s", str(folder / run), *options)
@@ -121,13 +120,11 @@ def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
     for number, random in enumerate(fuzz.cases(50)):
         params = small_config(tmp_path / "cache")
         path = with_a_fault(params, random)
-        file = tmp_path / "config.jsonnet"
-        file.write_text(json.dumps(params))
-        end, printed = ended("train", str(file), "-s", str(tmp_path / "run"), "-f")
+        end, printed = train(tmp_path, params, "-f")
         assert_one_line(end, printed)
         assert end is not None
         if isinstance(end, str) and "Enough: one batch" not in end:
-            assert str(file) in end, f"case {number}, {path}: {end}"
+            assert str(tmp_path / "config.json") in end, f"case {number}, {path}: {end}"
             n_errors += 1
             n_keys += any(str(key) in end for key in path[-2:])
     assert n_keys > 0.9 * n_errors > 0
@@ -136,10 +133,7 @@ def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
 def test_the_installed_models(tmp_path, monkeypatch):
     """Without a command or as help, the help and then the models of the package and of a
     distribution that names one by its entry point."""
-    (tmp_path / "other-1.dist-info").mkdir()
-    (tmp_path / "other-1.dist-info" / "METADATA").write_text("Name: other\nVersion: 1\n")
-    points = "[elmo_plugin.models]\nother = other\n"
-    (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text(points)
+    install_model(tmp_path, "other", "other")
     monkeypatch.syspath_prepend(str(tmp_path))
     for arguments in ([], ["-h"], ["--help"]):
         end, printed = ended(*arguments)
@@ -247,7 +241,7 @@ def test_a_cut_archive(bilm_archive, tmp_path):
     """The line names the archive."""
     content = Path(bilm_archive).read_bytes()
     file = str(write_file(tmp_path / "model.tar.gz", content[: len(content) // 2]))
-    end, printed = ended("evaluate", file, str(ROOT / "fixtures" / "text" / "heldout.txt"))
+    end, printed = ended("evaluate", file, "text.txt")
     assert_one_line(end, printed)
     assert isinstance(end, str) and file in end
 
@@ -334,11 +328,10 @@ def test_a_trainer_that_was_replaced(tmp_path, params, is_kept):
     """By definition: `trainer: {…}` without `+` leaves nothing of the imported config, which a line
     of the log says, and `trainer+:` keeps what it has."""
     (tmp_path / "base.json").write_text(json.dumps(params))
-    plus = "+" if is_kept else ""
-    text = "(import 'base.json') + { trainer%s: { num_epochs: 1, cuda_device: -1 } }"
-    (tmp_path / "config.jsonnet").write_text(text % plus)
-    end, _ = ended("train", str(tmp_path / "config.jsonnet"), "-s", str(tmp_path / "run"))
-    assert end is None
+    trainer = "trainer+" if is_kept else "trainer"
+    text = f"(import 'base.json') + {{ {trainer}: {{ num_epochs: 1, cuda_device: -1 }} }}"
+    config = write_file(tmp_path / "config.jsonnet", text)
+    assert ended("train", str(config), "-s", str(tmp_path / "run"))[0] is None
     lines = (tmp_path / "run" / "out.log").read_text().splitlines()
     assert len([line for line in lines if "WARNING" in line and "trainer+:" in line]) == 1 - is_kept
 

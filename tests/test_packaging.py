@@ -196,9 +196,8 @@ def test_a_removed_clone_leaves_pytorch_importable(tmp_path: Path) -> None:
     empty.mkdir()
     copy_repository(source)
     python = environment_with(make_editable(source, tmp_path), tmp_path)
-    imported = run_alone(
-        python, "-c", "import elmo_plugin; print(elmo_plugin.__file__)", folder=empty
-    )
+    code = "import elmo_plugin; print(elmo_plugin.__file__)"
+    imported = run_alone(python, "-c", code, folder=empty)
     assert Path(imported.stdout.strip()) == source / "elmo_plugin" / "__init__.py"
     shutil.rmtree(source)
     code = (

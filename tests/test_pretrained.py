@@ -156,12 +156,8 @@ def test_distributions_that_give_no_model(random_model, tmp_path, monkeypatch):
     install_model(tmp_path / "site", "gone", "gone_elmo", distribution="gone-models")
     install_model(tmp_path / "site", "two", "one_elmo", distribution="two-models")
     assert pretrained_names() == ["gone", "random", "two"]
-    with pytest.raises(
-        InputError, match=r"one model of the name 'random', found .*/random and .*/one_elmo$"
-    ):
+    with pytest.raises(InputError, match=r"'random', found .*/random and .*/one_elmo$"):
         pretrained_files("random")
-    with pytest.raises(
-        InputError, match=r"expected the package gone_elmo, .* of gone-models, found none"
-    ):
+    with pytest.raises(InputError, match=r"the package gone_elmo, .* of gone-models, found none"):
         pretrained_files("gone")
     assert pretrained_files("two").options_file == str(tmp_path / "site/one_elmo/options.json")

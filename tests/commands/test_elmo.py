@@ -136,9 +136,7 @@ def test_one_array(text, tmp_path, options, monkeypatch, arguments):
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 100])
-def test_carried_states_do_not_depend_on_parts(
-    text, tmp_path, bilm_files, options, monkeypatch, batch_size
-):
+def test_carried_states_and_parts(text, tmp_path, bilm_files, options, monkeypatch, batch_size):
     """The expected vectors are those of `embed`, batch after batch of the whole text: a part of the
     dump does not cut a batch, after which rows would continue from other states."""
     monkeypatch.setattr(dump, "PART_SENTENCES", 4)
@@ -230,59 +228,69 @@ def test_sentence_keys(text, tmp_path, options, monkeypatch):
     assert len(read(tmp_path / "out")) == 8
 
 
-@pytest.mark.parametrize(
-    ("content", "arguments", "message"),
-    [
-        (b"One .\n\nTwo .\n", ["--top"], r"text\.txt, line 2: expected a sentence"),
-        (b"One .\n\xff .\n", ["--top"], r"text\.txt, line 2: expected UTF-8"),
-        (b"One .\n", ["--layer", 3], "^--layer: expected a whole number from 0 to 2, found 3$"),
-        (b"One .\n", ["--top", "--batch-size", 0], "^--batch-size: .* from 1 to 4096, found 0$"),
-        (b"One .\n", ["--top", "--batch-size", 4097], "^--batch-size: .* found 4097$"),
-        (b"One .\n", ["--top", "--shard", "1/2", "--initial-state", "carry"], "^--shard: "),
-        (b"One .\n", ["--top", "--cuda-device", 100], "^--cuda-device: expected -1 for the CPU"),
-    ],
-)
-def test_input_that_is_refused(tmp_path, options, monkeypatch, content, arguments, message):
-    """Each input is refused before anything is computed, and the message names its place. The biLM
-    has the word layer and two LSTM layers, and a batch is at most a part."""
+REFUSED = {
+    "blank out --top MODEL": r"^blank, line 2: expected a sentence",
+    "bytes out --top MODEL": r"^bytes, line 2: expected UTF-8",
+    "- out --top MODEL": r"^stdin, line 2: expected UTF-8, .* 0xff at",
+    "no out --top MODEL": "^no: expected a text.* found no such file",
+    ". out --top MODEL": "expected a file, found a folder",
+    "text out --layer 3 MODEL": "^--layer: expected a whole number from 0 to 2, found 3$",
+    "text out --top --batch-size 0 MODEL": "^--batch-size: .* from 1 to 4096, found 0$",
+    "text out --top --batch-size 4097 MODEL": "^--batch-size: .* found 4097$",
+    "text out --top --shard 1/2 --initial-state carry MODEL": "^--shard: ",
+    "text out --top --cuda-device 100 MODEL": "^--cuda-device: expected -1 for the CPU",
+    # Sentences have different numbers of tokens, and the rows of an array have no names.
+    "text out.npy --top MODEL": "^output_file: expected --pool and no --use-sentence-",
+    "text out.npy --pool mean --use-sentence-keys --top MODEL": "^output_file: expected --pool",
+    "text text --top MODEL": "text: expected to write a new file, found one",
+    "text folder --top MODEL": "folder: expected to write a new file, found one",
+    "text no/out --top MODEL": "^output_file: no/out: .* the folder /.*/no, found: No such",
+    "text text/out --top MODEL": "^output_file: text/out: .* the folder /.*/text, found: Not a",
+    "text out --top": "^expected one of --pretrained, .*, found none$",
+    "text out --top --archive-file text MODEL": "--archive-file and --options-file and --weight-",
+    "text out --top --pretrained tiny --archive-file text": "--pretrained and --archive-file$",
+    "text out --top --archive-file no": "no: expected an installed model.* found no such file",
+    "text out --top --options-file OPTIONS --weight-file no": "no: expected bilm-tf's weights",
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_what_is_refused(tmp_path, bilm_files, monkeypatch, arguments):
+    """The message names the argument, the file or the line, before anything is computed, and
+    nothing is written. The biLM has three layers, and a batch is at most a part."""
     monkeypatch.setattr(Elmo, "embed_rows", None)
-    file = tmp_path / "text.txt"
-    file.write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        run(file, tmp_path / "out", *options, *arguments)
-    assert list(tmp_path.iterdir()) == [file]
-
-
-@pytest.mark.parametrize("given", [[], ["--pool", "mean", "--use-sentence-keys"]], ids=str)
-def test_an_array_of_vectors_of_tokens_is_refused(text, tmp_path, options, given):
-    """Sentences have different numbers of tokens, and the rows of an array have no names."""
-    with pytest.raises(InputError, match=r"^output_file: expected --pool and no --use-sentence-"):
-        run(text, tmp_path / "out.npy", "--top", *given, *options)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"One .\n\xff .\n")))
+    monkeypatch.chdir(tmp_path)
+    files = {"text": b"One .\n", "blank": b"One .\n\nTwo .\n", "bytes": b"One .\n\xff .\n"}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder").mkdir()
+    model = f"--options-file OPTIONS --weight-file {bilm_files.weight_file}"
+    words = arguments.replace("MODEL", model).replace("OPTIONS", bilm_files.options_file).split()
+    with pytest.raises((InputError, FileNotFoundError), match=REFUSED[arguments]):
+        run(*words)
+    assert {file.name for file in tmp_path.iterdir()} == {*files, "folder"}
+    assert (tmp_path / "text").read_bytes() == files["text"]
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--batch-size=x"], *([f"--shard={x}"] for x in ("0/2", "3/2", "1", "a/b", f"1/{2**64}"))],
+    [["--batch-size=x"], *([f"--shard={x}"] for x in ("0/2", "3/2", "1", "a/b", f"1/{2**64}"))]
+    + [["--running-text", "--raw"]],
     ids=str,
 )
 def test_arguments_of_another_form(text, tmp_path, options, arguments, capsys):
-    """A shard must have the form I/N with I from 1 to N."""
+    """A shard must have the form I/N with I from 1 to N. A text is read in one way."""
     with pytest.raises(SystemExit):
         run(text, tmp_path / "out", "--top", *options, *arguments)
-    assert arguments[0].partition("=")[2] in capsys.readouterr().err
+    expected = arguments[0].partition("=")[2] or "not allowed with argument --running-text"
+    assert expected in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("stdin", "message"),
-    [
-        (b"One .\n\xff .\n", r"^stdin, line 2: expected UTF-8, .* 0xff at"),
-        (None, r"^input_file: -: expected .*, found it closed$"),
-    ],
-)
-def test_stdin_that_is_refused(tmp_path, options, monkeypatch, stdin, message):
-    """The error is the same as for files. Python's `sys.stdin` is None if it is closed."""
-    monkeypatch.setattr(sys, "stdin", stdin and io.TextIOWrapper(io.BytesIO(stdin)))
-    with pytest.raises(InputError, match=message):
+def test_stdin_that_is_closed(tmp_path, options, monkeypatch):
+    """Python's `sys.stdin` is then None."""
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match=r"^input_file: -: expected .*, found it closed$"):
         run("-", tmp_path / "out", "--top", *options)
 
 
@@ -344,47 +352,6 @@ def test_cropped_tokens(tmp_path, options, caplog, lines, share):
     run(tmp_path / "text", tmp_path / "out", "--top", *options)
     found = [x for x in caplog.messages if "48 bytes in UTF-8 and are cut" in x]
     assert [x.partition(" are longer")[0] for x in found] == [share] * (share is not None)
-
-
-def test_outputs_that_are_refused(text, tmp_path, options):
-    """A file or folder that is there stays as it was. A missing folder is not created, and the
-    error has the operating system's reason."""
-    content = text.read_bytes()
-    for out in (text, tmp_path):
-        with pytest.raises(InputError, match=f"{out}: expected to write a new file, found one"):
-            run(text, out, "--top", *options)
-    for folder, found in ((tmp_path / "none", "No such file"), (text, "Not a directory")):
-        message = rf"^output_file: \S+out: expected .* the folder {folder}, found: {found}"
-        with pytest.raises(InputError, match=message):
-            run(text, folder / "out", "--top", *options)
-    assert list(tmp_path.iterdir()) == [text] and text.read_bytes() == content
-
-
-def test_no_model_or_two(text, tmp_path, options, bilm_archive):
-    """The error names the options that were given."""
-    archive = ["--archive-file", bilm_archive]
-    cases = {
-        "none": [],
-        "--archive-file and --options-file and --weight-file": [*options, *archive],
-        "--pretrained and --archive-file": ["--pretrained", "tiny", "--archive-file", "X"],
-    }
-    for found, given in cases.items():
-        with pytest.raises(InputError, match=f"^expected one of --pretrained, .*, found {found}$"):
-            run(text, tmp_path / "out", "--top", *given)
-
-
-def test_missing_inputs_are_named(text, tmp_path, options):
-    """The error is one sentence that names the file and the expected kind of file."""
-    no, out = tmp_path / "no", tmp_path / "out"
-    for kind, arguments in (
-        ("a text", [no, *options]),
-        ("an installed model", [text, "--archive-file", no]),
-        ("bilm-tf's weights", [text, *options[:2], "--weight-file", no]),
-    ):
-        with pytest.raises(FileNotFoundError, match=f"{no}: expected {kind}.* found no such file"):
-            run(*arguments, out, "--top")
-    with pytest.raises(InputError, match=f"{tmp_path}: expected a file, found a folder"):
-        run(tmp_path, out, "--top", *options)
 
 
 @pytest.mark.parametrize(

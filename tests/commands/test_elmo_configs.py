@@ -1,4 +1,3 @@
-import json
 from functools import partial
 
 import _jsonnet
@@ -17,19 +16,16 @@ elmo_configs = partial(allennlp, "elmo-configs")
 
 
 def test_a_copy_means_the_same(tmp_path, capsys):
-    """Each config of the copy has the value of the repository's, imports included, and the copy
-    has no other files."""
+    """The copy has the repository's files and no others, and each config finds its imports."""
     copy = tmp_path / "new" / "configs"
     elmo_configs(copy)
     assert f"import '{copy}/lib/elmo.libsonnet'" in capsys.readouterr().out
     found = sorted(str(file.relative_to(copy)) for file in copy.rglob("*") if file.is_file())
     assert found == sorted([*CONFIGS, "lib/elmo.libsonnet"])
-    for name in CONFIGS:
-        one, other = (
-            json.loads(_jsonnet.evaluate_file(str(folder / name), ext_vars=VARIABLES))
-            for folder in (SOURCE, copy)
-        )
-        assert one == other, name
+    for name in found:
+        assert (copy / name).read_bytes() == (SOURCE / name).read_bytes()
+        if name in CONFIGS:
+            _jsonnet.evaluate_file(str(copy / name), ext_vars=VARIABLES)
 
 
 def test_an_edited_file_is_not_replaced(tmp_path):

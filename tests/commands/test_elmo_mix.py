@@ -11,7 +11,7 @@ from allennlp.modules.token_embedders import ElmoTokenEmbedder as StockEmbedder
 from torch import Tensor
 
 from elmo_plugin.checks import InputError
-from tests.conftest import BiLMFiles, allennlp
+from tests.conftest import allennlp
 
 MIX = "_text_field_embedder.token_embedder_elmo._elmo.scalar_mix_0"
 
@@ -26,9 +26,7 @@ def save(folder: Path, state: dict[str, Tensor]) -> Path:
     return folder
 
 
-def test_stock_elmo_and_top_layer(
-    bilm_files: BiLMFiles, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_stock_elmo_and_top_layer(bilm_files, tmp_path, capsys):
     """The weights are those of AllenNLP's own embedder, with w = (log 2, 0, 0), so that s is (1/2,
     1/4, 1/4) by hand. A mix without w is the top layer, and `gamma` of a layer norm is no mix."""
     stock = StockEmbedder(*bilm_files)
@@ -44,28 +42,20 @@ def test_stock_elmo_and_top_layer(
     ]
 
 
-def test_bad_input(bilm_archive: str, tmp_path: Path) -> None:
-    """The error names the archive or the argument."""
-    with pytest.raises(InputError, match=r"model\.tar\.gz: expected a model with a mix of"):
-        elmo_mix(bilm_archive)
-    with pytest.raises(FileNotFoundError, match=r"^archive: gone: expected the model\.tar\.gz"):
-        elmo_mix("gone")
-    with pytest.raises(InputError, match=r"no: expected weights, weights\.th or best\.th"):
-        (tmp_path / "no").mkdir()
-        elmo_mix(tmp_path / "no")
-    gap = {f"{MIX}.gamma": torch.ones(1), f"{MIX}.scalar_parameters.1": torch.ones(1)}
-    with pytest.raises(InputError, match=rf"gap: {MIX}: expected gamma and scalar_parameters"):
-        elmo_mix(save(tmp_path / "gap", gap))
-    code = save(tmp_path / "code", {"elmo.scalar_mix_0.gamma": torch.nn.Linear(1, 1)})
-    with pytest.raises(InputError, match=r"code/best\.th: expected tensors and plain .*Linear"):
-        elmo_mix(code)
-
-
-def test_the_name_of_an_archive_in_an_error(tmp_path, monkeypatch):
-    """By definition: the message has the name once, at its beginning."""
+def test_bad_input(bilm_archive, tmp_path, monkeypatch):
+    """The error names the archive, once at its beginning, or the argument."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "m").write_text("no archive")
-    with pytest.raises(
-        InputError, match=r"^(\./)?m: expected a model\.tar\.gz, found another kind"
+    (tmp_path / "no").mkdir()
+    gap = {f"{MIX}.gamma": torch.ones(1), f"{MIX}.scalar_parameters.1": torch.ones(1)}
+    code = {"elmo.scalar_mix_0.gamma": torch.nn.Linear(1, 1)}
+    (tmp_path / "file").write_text("no archive")
+    for archive, message in (
+        ("./file", r"^(\./)?file: expected a model\.tar\.gz, found another"),
+        (bilm_archive, r"model\.tar\.gz: expected a model with a mix of"),
+        ("gone", r"^archive: gone: expected the model\.tar\.gz"),
+        (tmp_path / "no", r"no: expected weights, weights\.th or best\.th"),
+        (save(tmp_path / "gap", gap), rf"gap: {MIX}: expected gamma and scalar_parameters"),
+        (save(tmp_path / "code", code), r"code/best\.th: expected tensors and plain .*Linear"),
     ):
-        elmo_mix("./m")
+        with pytest.raises((InputError, FileNotFoundError), match=message):
+            elmo_mix(archive)

@@ -233,9 +233,7 @@ def test_moments(work: Work, whole: dict[str, bytes], name: str, seed: int, n: i
 
 @pytest.mark.parametrize("sent", SIGNALS)
 @pytest.mark.parametrize("name", ["uses", "score", "elmo", "bilm-encode"])
-def test_after_the_output(
-    work: Work, whole: dict[str, bytes], sent: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_the_output(work, whole, sent, monkeypatch):
     """By definition: a run whose output is in place has succeeded. The signal comes while the
     output is moved there."""
     replace = os.replace
@@ -356,9 +354,7 @@ def _ignored(sent: int) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("lose", [_deleted, _replaced, _ignored])
-def test_a_lost_error(
-    lose: Callable[[int], None], sent: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_error(lose, sent, monkeypatch):
     """By definition: an interrupt in a destructor, whose errors Python ignores, or which a library
     ignores or turns into another error, is an interrupt."""
     monkeypatch.setattr(runner, "run_command", lambda *_: lose(sent))

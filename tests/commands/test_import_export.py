@@ -136,9 +136,8 @@ def test_another_models_files_are_replaced_as_one_set(bilm_archive, tmp_path):
             child = get_context("fork").Process(target=export_until, args=(last, kill))
             child.start()
             child.join()
-            found = [
-                (folder / name).read_bytes() if (folder / name).exists() else None for name in FILES
-            ]
+            files = [folder / name for name in FILES]
+            found = [file.read_bytes() if file.exists() else None for file in files]
             if found[0] is not None:
                 assert found in sets, (kill, last)
                 outcomes.add(sets.index(found))

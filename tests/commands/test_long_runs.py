@@ -162,9 +162,7 @@ def test_other_control_words() -> None:
 @pytest.mark.parametrize("package", ["nltk", "nupunkt"])
 @pytest.mark.parametrize("option", ["--raw", "--running-text"])
 @each_command
-def test_another_splitter(
-    command: str, option: str, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_splitter(command, option, package, monkeypatch):
     """By definition: an interrupted run is not mixed with the tokens of another version, also if
     these are other ones; the error has both versions, and says nothing of the text."""
     interrupted(command, option)

@@ -1,4 +1,4 @@
-"""Paths of commands that are empty, and a link into no folder."""
+"""Paths of commands that are empty."""
 
 from pathlib import Path
 
@@ -25,9 +25,7 @@ from tests.conftest import allennlp
         ("files", "bilm-import EMPTY text text out"),
     ],
 )
-def test_an_empty_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argument: str, command: str
-) -> None:
+def test_an_empty_path(tmp_path, monkeypatch, argument, command):
     """The error names the argument. To most programs, an empty path is the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("text").write_text("the dog\n")
@@ -38,13 +36,3 @@ def test_an_empty_path(
     if arguments[0] in NAMES:
         assert run_program(arguments[0], arguments[1:]) == f"{PROGRAM}: {message}"
     assert [file.name for file in tmp_path.iterdir()] == ["text"]
-
-
-def test_a_link_into_no_folder(tmp_path: Path) -> None:
-    """The error names the link and the folder that is missing."""
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path / "gone" / "vectors")
-    message = f"^output_file: {link}: .* the folder {tmp_path}/gone, found: No such file"
-    with pytest.raises(InputError, match=message):
-        allennlp("elmo", tmp_path / "text", link, "--top", "--pretrained", "tiny")
-    assert link.is_symlink()

@@ -12,95 +12,100 @@ import torch
 
 from elmo_plugin.commands.runner import NAMES, PROGRAM
 from elmo_plugin.version import VERSION
-from tests.conftest import ROOT, python, without, write_file
+from tests.conftest import ROOT, python, write_file
 from tests.test_line import ABSENT
 
-NOT_INSTALLED = f"import sys, elmo_plugin; sys.modules.update(dict.fromkeys({ABSENT}))\n"
-
+MISSING = [*ABSENT, "pandas"]
+NOT_INSTALLED = f"import sys, elmo_plugin; sys.modules.update(dict.fromkeys({MISSING}))\n"
 RUN = """
-import json, sys
+import contextlib, io, json, sys
 from elmo_plugin.__main__ import run
 
+found = []
 for arguments in json.loads(sys.argv[1]):
-    end = run(arguments)
-    print(json.dumps([arguments[0], end, "allennlp" in sys.modules]))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        end = run(arguments)
+    found.append([end, bool(sys.modules.get("allennlp")), " ".join(printed.getvalue().split())])
+print(json.dumps(found))
 """
 
+COMMANDS = (
+    "elmo text vectors --top --archive-file ARCHIVE",
+    "score text --output-file scores --archive-file ARCHIVE",
+    "uses text words uses --archive-file ARCHIVE",
+    "bilm-encode text corpus",
+    "bilm-export ARCHIVE files",
+    "elmo-mix run",
+    "elmo-configs configs",
+)
+WITHOUT = f"without AllenNLP, there are {', '.join(NAMES)}; models: "
+TASK = "task://config.jsonnet#train_data_path"
+FAIL = {
+    "score gone --pretrained tiny": "gone: expected",
+    "score packed --pretrained tiny": "packed: expected the package zstandard",
+    "elmo docs://train out --top --pretrained tiny": "docs://train: to read this address, elmo_",
+    "score docs://train --pretrained tiny": "docs://train: to read this address, elmo_plugin needs",
+    f"uses {TASK} words out --pretrained tiny": f"{TASK}: to read this address, elmo_plugin needs",
+    f"bilm-encode {TASK} out": f"{TASK}: to read this address, elmo_plugin needs",
+    "train config.jsonnet": "elmo_plugin needs allennlp: pip install 'elmo_plugin[allennlp]'",
+}
+"""Commands, and how their errors begin where AllenNLP is not installed."""
+PRINT = "", "--help", "--version"
 
-def ends(commands: list[list[str]], folder: Path, before: str = "") -> dict[str, list]:
-    """How each command ended, and whether AllenNLP was imported by then."""
-    printed = python("-c", before + RUN, json.dumps(commands), folder=folder).stdout.splitlines()
-    found = [json.loads(line) for line in printed if line.startswith("[")]
-    return {name: rest for name, *rest in found}
 
-
-def test_no_command_imports_allennlp(tmp_path: Path, bilm_archive: str) -> None:
-    """By the list of Python, also where AllenNLP is installed, whose import takes seconds. The
-    files of results are the same with AllenNLP and without."""
-    (tmp_path / "run").mkdir()
-    mix = {"elmo.scalar_mix_0.gamma": torch.tensor([1.5])}
-    torch.save(mix, tmp_path / "run" / "best.th")
-    model = ["--archive-file", bilm_archive]
-    commands = [
-        ["elmo", "text", "vectors", "--top", *model],
-        ["score", "text", "--output-file", "scores", *model],
-        ["uses", "text", "words", "uses", *model],
-        ["bilm-encode", "text", "corpus"],
-        ["bilm-export", bilm_archive, "files"],
-        ["elmo-mix", str(tmp_path / "run")],
-        ["elmo-configs", "configs"],
-    ]
-    assert [command[0] for command in commands] == NAMES
-    results: list[list[bytes]] = []
-    for name, before in (("with", ""), ("without", without(*ABSENT, "pandas"))):
-        folder = tmp_path / name
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> list[tuple]:
+    """The folder of a process with AllenNLP and of one without, and how each command ended there:
+    its end, whether AllenNLP was imported by then, and what was printed."""
+    found = []
+    for before in ("", NOT_INSTALLED):
+        folder = tmp_path_factory.mktemp("folder")
         write_file(folder / "text", "the dog\nhe threw the stick .\n")
         write_file(folder / "words", "dog\n")
-        assert ends(commands, folder, before) == {name: [None, False] for name in NAMES}
+        write_file(folder / "packed", b"\x28\xb5\x2f\xfd")  # of zstandard
+        (folder / "run").mkdir()
+        mix = {"elmo.scalar_mix_0.gamma": torch.tensor([1.5])}
+        torch.save(mix, folder / "run" / "best.th")
+        commands = [*COMMANDS, *FAIL, *PRINT] if before else COMMANDS
+        given = [command.replace("ARCHIVE", bilm_archive).split() for command in commands]
+        done = python("-c", before + RUN, json.dumps(given), folder=folder)
+        found.append((folder, dict(zip(commands, json.loads(done.stdout.splitlines()[-1])))))
+    return found
+
+
+def test_no_command_imports_allennlp(ends: list[tuple]) -> None:
+    """By the list of Python, also where AllenNLP is installed, whose import takes seconds. The
+    files of results are the same with AllenNLP and without."""
+    assert [command.partition(" ")[0] for command in COMMANDS] == NAMES
+    results: list[list[bytes]] = []
+    for folder, end_of in ends:
+        assert [end_of[command][:2] for command in COMMANDS] == [[None, False]] * len(NAMES)
         assert all((folder / x).is_dir() for x in ("corpus", "files", "configs"))
         results.append([(folder / x).read_bytes() for x in ("vectors", "scores", "uses")])
     assert results[0] == results[1]
 
 
-def test_an_error_without_allennlp(tmp_path: Path) -> None:
-    """By definition: one line that names the file, or the package that it needs."""
-    (tmp_path / "text").write_bytes(b"\x28\xb5\x2f\xfd")  # of zstandard
-    for text, message in (("gone", "expected"), ("text", "expected the package zstandard")):
-        commands = [["score", text, "--pretrained", "tiny"]]
-        [(end, _)] = ends(commands, tmp_path, without(*ABSENT, "pandas")).values()
-        assert end.startswith(f"{PROGRAM}: {text}: {message}")
-
-
-@pytest.mark.parametrize("address", ["docs://train", "task://config.jsonnet#train_data_path"])
-def test_an_address_that_needs_allennlp(tmp_path: Path, address: str) -> None:
-    """By definition: the error names the address and says what to install."""
-    commands = [
-        ["elmo", address, "out", "--top", "--pretrained", "tiny"],
-        ["score", address, "--pretrained", "tiny"],
-        ["uses", address, "words", "out", "--pretrained", "tiny"],
-        ["bilm-encode", address, "out"],
-    ]
-    (tmp_path / "words").write_text("dog\n")
-    for end, _ in ends(commands, tmp_path, NOT_INSTALLED).values():
-        assert end.startswith(f"{PROGRAM}: {address}: to read this address, elmo_plugin needs ")
+@pytest.mark.parametrize("command", FAIL)
+def test_an_error_without_allennlp(ends: list[tuple], command: str) -> None:
+    """By definition: one line that names the file, the address or the package that it needs, and
+    what to install. That of a command of AllenNLP lists what there is without it."""
+    end, *_ = ends[1][1][command]
+    assert end.startswith(f"{PROGRAM}: {FAIL[command]}")
+    if "gone" not in command and "packed" not in command:
         assert "pip install 'elmo_plugin[allennlp]'" in end
+    if command.startswith("train"):
+        assert f"; {WITHOUT}" in end and end.endswith("small, tiny")
 
 
-def test_without_allennlp(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", PRINT)
+def test_help_without_allennlp(ends: list[tuple], command: str) -> None:
     """By definition: who has just installed the package sees the version and, as help, what there
-    is, and that the rest needs AllenNLP. So does the error of a command of AllenNLP. `python` fails
-    unless the status is 0, and the package has two folders of models."""
-    rest = f"without AllenNLP, there are {', '.join(NAMES)}; models: "
-    [(end, _)] = ends([["train", "config.jsonnet"]], tmp_path, NOT_INSTALLED).values()
-    assert end.startswith(f"{PROGRAM}: elmo_plugin needs allennlp: pip install 'elmo_plugin[")
-    assert f"; {rest}" in end and end.endswith("small, tiny")
-    code = "import sys; from elmo_plugin.__main__ import run; sys.exit(run(sys.argv[1:]))"
-    for arguments in ([], ["--help"], ["--version"]):
-        printed = " ".join(python("-c", NOT_INSTALLED + code, *arguments).stdout.split())
-        assert f"elmo_plugin {VERSION}" in printed
-        if arguments != ["--version"]:
-            assert "elmo_plugin needs allennlp: pip" in printed
-            assert rest in printed and printed.endswith("small, tiny")
+    is, and that the rest needs AllenNLP. The package has two folders of models."""
+    end, _, printed = ends[1][1][command]
+    assert end is None and f"elmo_plugin {VERSION}" in printed
+    if command != "--version":
+        assert "elmo_plugin needs allennlp: pip" in printed
+        assert WITHOUT in printed and printed.endswith("small, tiny")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 import pytest
 
 from elmo_plugin import Elmo, LanguageModel
@@ -66,9 +65,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_the_scores_of_running_text(
-    text: Path, model: LanguageModel, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_scores_of_running_text(text, model, capsys):
     """A row of the table is a token of a sentence, whose number counts the sentences; a token has
     its place in the whole text, and its line is that in which its sentence begins."""
     expected = model.score([sentence.split() for sentence in SENTENCES])
@@ -86,9 +83,7 @@ def test_the_scores_of_running_text(
         assert_close(line["backward"], scores.backward, what="backward", atol=1e-5)
 
 
-def test_the_scores_of_lines_of_several_sentences(
-    raw: Path, model: LanguageModel, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_scores_of_lines_of_several_sentences(raw, model, capsys):
     """A line is one row, whose numbers are those of `LanguageModel.score`. A token is what its
     line, as it is in the file, has between `start` and `end`."""
     texts = raw.read_text("utf-8").splitlines()
@@ -124,20 +119,6 @@ def test_the_vectors_of_running_text_and_of_lines(text: Path, raw: Path) -> None
         assert "The old dog ran . It was thirsty ." in json.loads(one["sentence_to_index"][0])
 
 
-def test_carry_reads_the_sentences_of_lines_in_turn(raw: Path) -> None:
-    """One line in a batch is read sentence by sentence, and others are refused."""
-    arguments = ["--raw", "--initial-state", "carry"]
-    run("elmo", raw, raw.with_name("out"), "--top", *arguments, "--batch-size", 1)
-    elmo = Elmo.from_pretrained("tiny", initial_state="carry")
-    sentences = ["The old dog ran .", "It was thirsty .", "A dog !"]
-    expected = [elmo.embed([sentence.split()], "top")[0] for sentence in sentences]
-    with h5py.File(raw.with_name("out")) as file:
-        assert_close(file["0"][()], np.concatenate(expected[:2]), what="line 0", atol=1e-5)
-        assert_close(file["1"][()], expected[2], what="line 1", atol=1e-5)
-    program = run_program("elmo", [str(raw), str(raw) + "2", "--top", *arguments, *MODEL])
-    assert "initial_state carry: expected one sentence in each of several rows" in str(program)
-
-
 def test_uses_in_running_text(text: Path) -> None:
     """By hand: a sentence that continues on the next line has all its words."""
     words = text.with_name("words")
@@ -153,10 +134,3 @@ def test_uses_in_running_text(text: Path) -> None:
     ]
     vectors = Elmo.from_pretrained("tiny").embed(SENTENCES[3].split(), "top")
     assert_close(found["vector"][3], vectors[6], what="the last use", atol=1e-5)
-
-
-def test_options_that_exclude_one_another(text: Path, capsys: pytest.CaptureFixture) -> None:
-    """By definition: a text is read in one of the two ways."""
-    with pytest.raises(SystemExit):
-        run("score", text, "--raw", "--running-text")
-    assert "not allowed with argument" in capsys.readouterr().err

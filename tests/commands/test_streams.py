@@ -52,9 +52,7 @@ STDIN = "elmo - out --top --archive-file ARCHIVE <&-"
 @pytest.mark.long
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("command", WRITES)
-def test_a_command_that_writes_files(
-    command: str, closed: str, text: Path, bilm_archive: str
-) -> None:
+def test_a_command_that_writes_files(command, closed, text, bilm_archive):
     """By definition: the file is written, and nothing that is printed gets into it."""
     command = command.replace("ARCHIVE", bilm_archive)
     code, printed = shell(f"PROGRAM {command} {closed}", text.parent)
@@ -79,9 +77,7 @@ def test_a_command_that_writes_files(
         *((f"{x} | true", "allennlp", 141, None) for x in PRINTS),
     ],
 )
-def test_a_stream_that_is_closed_or_ends_first(
-    command: str, program: str, expected: int, message: str | None, text: Path, bilm_archive: str
-) -> None:
+def test_a_closed_or_broken_stream(command, program, expected, message, text, bilm_archive):
     """By definition: one line on what is needed and closed. If the reader of the output ends first,
     the exit code is that of a program that SIGPIPE ends, 128 + 13, and no error is printed."""
     (text.parent / ".allennlp_plugins").write_text("elmo_plugin\n")

@@ -24,7 +24,7 @@ from elmo_plugin.corpora.parts import RECORD, check_no_results, write_results
 from elmo_plugin.corpora.writers import Columns, LineVectors, Matrix, TextTable, Writer
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.text.sentence import Row, Sentence, groups
-from tests.conftest import BiLMFiles, Fuzz, file_size_limit, threads, write_bilm_files
+from tests.conftest import BiLMFiles, file_size_limit, threads, write_bilm_files
 from tests.damage import damage
 
 TEXT = ["He threw the stick", "dog", "the dog", "Nobody saw it", "the dog", "A", "a dog"]
@@ -58,11 +58,7 @@ class Run:
         self.at_join: Callable[[], Any] = lambda: None
 
     def __call__(
-        self,
-        text: list[str] = TEXT,
-        size: int = 2,
-        facts: dict[str, Any] | None = None,
-        rounding: dict[str, Any] | None = None,
+        self, text: list[str] = TEXT, size: int = 2, facts: Any = None, rounding: Any = None
     ) -> bytes:
         """The file that it writes."""
         writer = WRITERS[self.kind]()
@@ -115,7 +111,7 @@ def new(bilm_files: BiLMFiles, tmp_path: Path) -> New:
     """A new run, of a biLM that has read nothing."""
 
     def create(
-        kind: str = "lines", name: str = "out", files: BiLMFiles = bilm_files, **options: Any
+        kind: str = "lines", name: str = "out", files: Any = bilm_files, **options: Any
     ) -> Run:
         return Run(kind, Elmo.from_files(*files, **options).eval(), tmp_path / name)
 
@@ -182,9 +178,7 @@ def test_a_text_that_is_corrected(facts: bytes | None, new: New) -> None:
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_another_rounding(
-    kind: str, new: New, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_rounding(kind, new, monkeypatch, caplog):
     """A run that is stopped in its third part is resumed with other threads, other kernels and a
     setting of its own. A warning names them, and the file, or one next to it, has what was computed
     with which. A later file, all of whose parts had the same, has no such record."""
@@ -211,9 +205,7 @@ def test_another_rounding(
 
 
 @pytest.mark.parametrize("initial_state", ["warm", "carry"])
-def test_damaged_parts(
-    initial_state: str, new: New, fuzz: Fuzz, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_damaged_parts(initial_state, new, fuzz, caplog):
     """Whichever part is damaged, or the record of what it was computed from, only that part is
     computed again, and the file is bit-identical."""
     expected = new(name="whole", initial_state=initial_state)()

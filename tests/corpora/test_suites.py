@@ -31,9 +31,7 @@ AGREEMENT = (
 FORMULA = "(2;%plural%) < (2;%singular%)"
 
 
-def suite(
-    formulas: list[str], items: list[dict[str, Any]], metric: Any = "sum", name: str = "agreement"
-) -> dict[str, Any]:
+def suite(formulas: list, items: list, metric: Any = "sum", name: str = "agreement") -> dict:
     """A suite from the regions of each condition of each item."""
     return {
         "meta": {"name": name, "metric": metric},
@@ -139,10 +137,8 @@ def test_accuracies(model: LanguageModel, tmp_path: Path) -> None:
 def test_the_example_of_syntaxgym_core() -> None:
     """Region 5 has the surprisal that is in the tests of syntaxgym-core, with which its formula is
     false, and true after 5,000 are added to the first condition, as there."""
-    formula = (
-        "((5;%sub_no-matrix%) > (5;%no-sub_no-matrix%) ) "
-        "& ((5;%sub_matrix%) < (5;%no-sub_matrix%) )"
-    )
+    formula = "((5;%sub_no-matrix%) > (5;%no-sub_no-matrix%) ) "
+    formula += "& ((5;%sub_matrix%) < (5;%no-sub_matrix%) )"
     values = {
         ("sub_no-matrix", "5"): 12.49306574242164,
         ("no-sub_no-matrix", "5"): 18.37796694276843,

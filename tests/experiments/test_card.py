@@ -1,21 +1,13 @@
 """The tables of a model card."""
 
 import sys
-from pathlib import Path
-
-import pytest
 
 from elmo_plugin.text import corpus_cache
 from experiments import card
 from tests.experiments.test_probe import CONLLU
 
 
-def test_tables(
-    bilm_archive: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_tables(bilm_archive, tmp_path, monkeypatch, capsys):
     """By hand: a row for each kind of text and for all, in tokens, and two rows of the probe."""
     monkeypatch.setattr(corpus_cache, "DEFAULT_CACHE", tmp_path / "cache")
     heldout, treebank = tmp_path / "heldout", tmp_path / "treebank"

@@ -70,9 +70,8 @@ def test_rows(folder: Path) -> None:
     pairs = dwug.read_pairs(folder, uses)
     layers: tuple[int | str, ...] = 0, 1, 2, "average"
     for row, layer in zip(rows, layers):
-        vectors = np.stack(
-            [elmo.embed(x, layer)[k] for x, k in zip(uses["sentence"], uses["start"])]
-        )
+        places = zip(uses["sentence"], uses["start"])
+        vectors = np.stack([elmo.embed(x, layer)[k] for x, k in places])
         for word, found in row["metrics"]["words"].items():
             own = (uses["word"] == word).to_numpy()
             old, new = (own & (uses["period"] == period).to_numpy() for period in (1, 2))
@@ -81,10 +80,8 @@ def test_rows(folder: Path) -> None:
             assert found["apd"] == pytest.approx(np.mean(distances), abs=1e-5)
             prt = 1 / (1 - cosine(vectors[old].mean(axis=0), vectors[new].mean(axis=0)))
             assert found["prt"] == pytest.approx(prt, abs=1e-5)
-            counts = [
-                np.bincount(uses["cluster"][x & (uses["cluster"] >= 0)], minlength=2)
-                for x in (old, new)
-            ]
+            known = (uses["cluster"] >= 0).to_numpy()
+            counts = [np.bincount(uses["cluster"][x & known], minlength=2) for x in (old, new)]
             assert found["change"] == pytest.approx(jensenshannon(*counts, base=2), abs=1e-5)
             mine = pairs[pairs["word"] == word]
             cosines = [1 - cosine(vectors[a], vectors[b]) for a, b in zip(mine["a"], mine["b"])]

@@ -23,6 +23,7 @@ from experiments.grid.cells import read_grid
 from experiments.grid.training import CpuSeconds
 from experiments.rows import read_rows
 from tests.conftest import ROOT
+from tests.experiments.test_report import PAPER, read_once
 from tests.experiments.test_transformer import write_bert
 
 GRID = """
@@ -107,7 +108,7 @@ def test_layers_with_fixed_weights(layers: str, expected: list[float], tmp_path:
 def test_the_grid_of_the_paper() -> None:
     """All tasks have five seeds, or three if a run is long, and no cell has a path of this machine.
     No run stops early, and all points of a curve of figure 1 have the same batches and trainer."""
-    grid = read_grid(ROOT / "experiments" / "grid" / "paper.jsonnet")
+    grid = read_once(PAPER)
     seeds = Counter(cell.settings["task"] for cell in grid.tables["table 1"])
     assert seeds == {
         **dict.fromkeys(("ner", "sst", "pos"), 5 * 6),  # none, four biLMs and a transformer
@@ -166,10 +167,7 @@ def test_the_best_epoch_is_reported(tmp_path: Path) -> None:
     assert {f"validation_{k}": v for k, v in row["metrics"].items()} == expected
 
 
-@pytest.mark.parametrize("n_epochs", [1, 3])
-def test_a_killed_run_continues_with_the_same_numbers(
-    n_epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_continues_with_the_same_numbers(tmp_path, monkeypatch):
     """It was killed after one of three epochs, or after the last. The oracle is a run that was not,
     of a tagger with dropout. The CPU time includes that of the epochs before, to which the test
     adds a thousand seconds. The config has a callback of its own."""
@@ -177,30 +175,32 @@ def test_a_killed_run_continues_with_the_same_numbers(
     monkeypatch.setitem(grid_command.ORIGIN, "commit", "0123456789ab")
     trainer = "{ num_epochs: 3, callbacks: [{ type: 'learning_curve' }] }"
     file = edited(tmp_path, "{ num_epochs: 1 }", trainer)
-    whole, killed = (
+    whole, *killed = (
         GridRunner(read_grid(file), tmp_path / name, ROOT / "fixtures", tmp_path / "work" / name)
-        for name in ("whole", "killed")
+        for name in ("whole", "after_1", "after_3")
     )
     cell = whole.grid.cells()[1]
     assert whole.run([cell]) == 0
-    save = BiLMCheckpointer.maybe_save_checkpoint
+    [expected] = read_rows(whole.rows_file)
+    most_seconds = 1000 + 10 * expected.pop("cpu_seconds")
+    save, seconds = BiLMCheckpointer.maybe_save_checkpoint, CpuSeconds.seconds.fget
+    for runner, n_epochs in zip(killed, (1, 3)):
 
-    def save_and_die(self: Checkpointer, trainer: Any, epochs: int, batches: int) -> bool:
-        saved = save(self, trainer, epochs, batches)
-        if (epochs, batches) == (n_epochs, 0):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return saved
+        def save_and_die(self: Checkpointer, trainer: Any, epochs: int, batches: int) -> bool:
+            saved = save(self, trainer, epochs, batches)
+            if (epochs, batches) == (n_epochs, 0):  # noqa: B023
+                os.kill(os.getpid(), signal.SIGKILL)
+            return saved
 
-    seconds = CpuSeconds.seconds.fget
-    with monkeypatch.context() as patch:
-        patch.setattr(BiLMCheckpointer, "maybe_save_checkpoint", save_and_die)
-        patch.setattr(CpuSeconds, "seconds", property(lambda self: 1000 + seconds(self)))
-        assert killed.run([cell]) == 1
-    assert not killed.rows_file.exists()
-    assert killed.run([cell]) == 0
-    [expected], [found] = (read_rows(runner.rows_file) for runner in (whole, killed))
-    assert 1000 < found.pop("cpu_seconds") < 1000 + 10 * expected.pop("cpu_seconds")
-    assert found == expected
+        with monkeypatch.context() as patch:
+            patch.setattr(BiLMCheckpointer, "maybe_save_checkpoint", save_and_die)
+            patch.setattr(CpuSeconds, "seconds", property(lambda self: 1000 + seconds(self)))
+            assert runner.run([cell]) == 1
+        assert not runner.rows_file.exists()
+        assert runner.run([cell]) == 0
+        [found] = read_rows(runner.rows_file)
+        assert 1000 < found.pop("cpu_seconds") < most_seconds
+        assert found == expected, n_epochs
 
 
 def test_subsets_are_nested() -> None:

@@ -12,9 +12,8 @@ def test_scaled_layers_have_the_deviations_of_the_trained_model(tmp_path):
     and its differences are those without scaling, times one factor."""
     write_random_bilm(tmp_path / "plain", "small", 1)
     write_random_bilm(tmp_path / "scaled", "small", 1, scaled=True)
-    plain, scaled = (
-        layer_vectors(Elmo.from_archive(tmp_path / name)) for name in ("plain", "scaled")
-    )
+    elmos = (Elmo.from_archive(tmp_path / name) for name in ("plain", "scaled"))
+    plain, scaled = map(layer_vectors, elmos)
     expected = deviations(layer_vectors(Elmo.from_pretrained("small")))
     np.testing.assert_allclose(deviations(scaled), expected, rtol=1e-3)
     assert (np.array(deviations(plain)) < np.array(expected) / 4).all()

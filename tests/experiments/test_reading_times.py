@@ -51,10 +51,9 @@ def test_sentences_and_surprisal(corpus: Path) -> None:
         scores, start = model.score(tokens), 0
         for k in part:
             stop = start + len(words.tokens[k])
-            assert found["forward"][k] == pytest.approx(-scores.forward[start:stop].sum())
-            assert found["backward"][k] == pytest.approx(
-                -scores.backward[start + 1 : stop + 1].sum()
-            )
+            forward, backward = scores.forward[start:stop], scores.backward[start + 1 : stop + 1]
+            assert found["forward"][k] == pytest.approx(-forward.sum())
+            assert found["backward"][k] == pytest.approx(-backward.sum())
             assert found[reading_times.KNOWN][k] == scores.in_vocabulary[start:stop].all()
             start = stop
     assert np.abs(surprisals(model, words, "story")["forward"] - found["forward"]).max() > 0.01

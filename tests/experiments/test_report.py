@@ -154,13 +154,8 @@ def test_many_differences() -> None:
     no test, and is not counted."""
     pairs = [(summary(50, 52), summary(50 + d, 52 + d)) for d in (10, 8, 11)]
     none = (summary(50), summary(60))
-    found = differences([*pairs, none])
-    assert [text.split(" ")[0] for text in found] == [
-        "**+10.00**",
-        "**+8.00**",
-        "**+11.00**",
-        "+10.00",
-    ]
+    found = [text.split(" ")[0] for text in differences([*pairs, none])]
+    assert found == ["**+10.00**", "**+8.00**", "**+11.00**", "+10.00"]
     found = differences([*pairs, (summary(50, 52), summary(53, 55))])
     assert [text.split(" ")[0] for text in found] == ["+10.00", "+8.00", "+11.00", "+3.00"]
     # Every interval of the three excludes zero.

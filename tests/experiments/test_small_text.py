@@ -2,9 +2,6 @@
 
 import sys
 from collections import Counter
-from pathlib import Path
-
-import pytest
 
 from experiments import small_text
 from tests.conftest import write_file
@@ -12,9 +9,7 @@ from tests.conftest import write_file
 FILES = "eltec/train/a eltec/train/b eltec/dev/c masc/a masc/b/c wikipedia/train/a wikipedia/dev/c"
 
 
-def test_every_sentence_is_trained_on_or_held_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_sentence_is_trained_on_or_held_out(tmp_path, monkeypatch):
     """A property: no sentence is lost or on both sides, Wikipedia's are trained on once and all
     others twice, and `dev` and the ends of the other files are the held-out text."""
     sources, out = tmp_path / "sources", tmp_path / "out"

@@ -45,7 +45,7 @@ def test_threshold() -> None:
     """Expected: the best of all thresholds, tried one by one with scikit-learn's accuracy, also
     with equal values; all pairs are different if none are equal."""
     random = np.random.default_rng(0)
-    for _ in range(50):
+    for _ in range(20):
         values = random.integers(0, 6, size=20) / 5
         labels = random.random(20) < values
         best = max(accuracy_score(labels, values >= x) for x in (*values, np.inf))

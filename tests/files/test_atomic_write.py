@@ -48,9 +48,7 @@ def test_a_link_stays(exists: bool, tmp_path: Path) -> None:
     assert (tmp_path / "below" / "file").read_text() == "new"
 
 
-def test_a_file_is_on_the_disk_before_it_is_renamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_on_the_disk_before_it_is_renamed(tmp_path, monkeypatch):
     """By definition: all bytes are synced, by the function that writes them and before the file is
     renamed. Otherwise a power failure may leave an empty file."""
     calls: list[object] = []
@@ -84,9 +82,7 @@ def test_nothing_is_left_after_an_error(error: Any, expected: Any, tmp_path: Pat
     assert (tmp_path / "file").read_text() == "old"
 
 
-def test_a_signal_while_the_output_is_moved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_while_the_output_is_moved(tmp_path, monkeypatch):
     """By definition: the output is there, and the command does not end as interrupted."""
     replace = os.replace
     monkeypatch.setattr(interrupts, "_is_output_there", False)
@@ -126,9 +122,7 @@ def test_what_a_killed_process_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_two_processes_write_the_same_file(
-    exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_write_the_same_file(exists, tmp_path, monkeypatch):
     """By definition: a process that begins to write the same file removes no temporary file of one
     that still writes, not even between its creation and its lock."""
     file, flock, n_locks = tmp_path / "file", fcntl.flock, 0

@@ -49,9 +49,7 @@ def test_damage_is_an_error(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix, size", [(".gz", 1 << 26), (".xz", 1 << 26), (".zst", 1 << 28)])
-def test_a_line_without_end_is_an_error_in_bounded_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, size: int
-) -> None:
+def test_a_line_without_end_is_an_error_in_bounded_memory(tmp_path, monkeypatch, suffix, size):
     """The third line is almost the whole file. Memory holds a block and the longest line, each a
     megabyte, or as much as 128 bytes of xz or zstandard can decompress to, at most 4 MiB."""
     monkeypatch.setattr(lines, "LINE_BYTES", 1 << 20)

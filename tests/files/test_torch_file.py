@@ -98,9 +98,7 @@ def test_plain_tensors(tmp_path: Path) -> None:
     assert all(torch.equal(found[name], tensor) for name, tensor in state.items())
 
 
-def test_a_compressed_file_is_not_decompressed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compressed_file_is_not_decompressed(tmp_path, monkeypatch):
     """PyTorch stores without compression, so the size in the header is enough."""
     with zipfile.ZipFile(tmp_path / "a.th", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("a/data.pkl", bytes(1 << 20))
@@ -118,9 +116,7 @@ class Trap:
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-def test_a_refused_pickle_has_no_advice(
-    is_old: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_pickle_has_no_advice(is_old, tmp_path, monkeypatch):
     """PyTorch's own message, which the first lines show, explains how to load the file unsafely.
     Expected: the function, and that it is not run, also in the chain of exceptions."""
     monkeypatch.chdir(tmp_path)

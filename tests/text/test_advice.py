@@ -88,16 +88,9 @@ def test_symbols(tiny: LanguageModel, elmo: Elmo, symbol: str, said: Said) -> No
     assert split_tokens(f"It ran.{symbol}A dog, {symbol}").tokens[-4:] == ["A", "dog", ",", symbol]
 
 
-SEEN = {
-    "Persian with a joiner": "می\u200cخواهم",
-    "Persian after Latin letters": "PDF\u200cها",
-    "Mongolian with a separator": "ᠮᠣᠩᠭᠣᠯ\u180eᠠ",
-    "Hindi with a joiner": "क्\u200dष",
-    "a family": "👨\u200d👩\u200d👧",
-    "a heart": "❤\ufe0f",
-    "a key": "1\ufe0f\u20e3",
-    "a combining accent": "cafe\u0301",
-}
+# Joiners in Persian, alone and after Latin letters, Mongolian and Hindi, and in emoji; an accent.
+SEEN = ["می\u200cخواهم", "PDF\u200cها", "ᠮᠣᠩᠭᠣᠯ\u180eᠠ", "क्\u200dष", "👨\u200d👩\u200d👧"]
+SEEN += ["❤\ufe0f", "1\ufe0f\u20e3", "cafe\u0301"]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +104,7 @@ SEEN = {
         ("\x93", "U+0093 (a control character)"),
     ],
 )
-def test_invisible_characters(
-    tiny: LanguageModel, elmo: Elmo, character: str, name: str, said: Said
-) -> None:
+def test_invisible_characters(tiny, elmo, character, name, said):
     """The names are those of the Unicode Standard; control characters have none. They are named for
     sentences, for the words that are looked for, and for all sentences of a text."""
     word = f"ba{character}nk"
@@ -135,7 +126,7 @@ def test_what_is_no_fault(tiny: LanguageModel, said: Said) -> None:
     the Unicode Standard, scripts and emoji need joiners."""
     for sentence in ("[ The dog ] < 3 @ 5", "<UNK> ran .", "me@there.com -LRB- <3 [1]", "AT&T R&B"):
         tiny.score(sentence)
-    for word in SEEN.values():
+    for word in SEEN:
         tiny.score(["The", word])
     assert not any("symbols" in x or "an invisible character" in x for x in said())
 

@@ -1,4 +1,3 @@
-import errno
 import gzip
 import os
 import shutil
@@ -18,6 +17,7 @@ from elmo_plugin.text import lines
 from elmo_plugin.text.characters import SPECIAL_WORDS
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.encoding import encode_corpus
+from tests.conftest import file_size_limit
 from tests.text.shards import encode_in_shards
 
 LINES = st.lists(
@@ -99,17 +99,15 @@ def test_a_folder_that_exists_stays(tmp_path):
     assert list(EncodedCorpus(tmp_path / "corpus").sentences()) == [["a"]]
 
 
-def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
-    """The message is the system's own error after the folder's name."""
-    file = write_lines(tmp_path / "text", [["a"]])
-
-    def save(*arguments) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(np, "save", save)
-    with pytest.raises(OSError, match=r"corpus: could not write .* No space left"):
-        encode_corpus([file], tmp_path / "corpus")
+def test_a_full_disk(tmp_path):
+    """The system refuses files of more than a megabyte, and a million tokens take four. Only the
+    lock of the corpus is left, and the same call writes it once there is space."""
+    (tmp_path / "text").write_text("a " * 1_000_000)
+    message = r"corpus: could not write .* is there space left"
+    with file_size_limit(1 << 20), pytest.raises(OSError, match=message):
+        encode_corpus([tmp_path / "text"], tmp_path / "corpus")
     assert names(tmp_path) == {"text", ".corpus.lock"}
+    assert encode_corpus([tmp_path / "text"], tmp_path / "corpus").num_tokens == 1_000_000
 
 
 def test_an_unreadable_file_is_named(tmp_path):

@@ -1,6 +1,5 @@
 import gzip
 import io
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -27,9 +26,7 @@ TEXT = "One sentence .\n\nAnother , with an é and a 👍 .\n" * 50
     st.integers(1, 20),
 )
 @example("good\nx\0\n", 20)
-def test_any_text_reads_as_python_splits_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, block: int
-) -> None:
+def test_any_text_reads_as_python_splits_it(tmp_path, monkeypatch, content, block):
     """The oracle is `str.split` on each line of the whole text; a line ends with a line feed."""
     monkeypatch.setattr(module, "BLOCK_BYTES", block)
     file = write_file(tmp_path / "text", content)
@@ -38,9 +35,7 @@ def test_any_text_reads_as_python_splits_it(
 
 
 @pytest.mark.parametrize("block", [4, 100])
-def test_an_open_file_is_read_like_one_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
+def test_an_open_file_is_read_like_one_on_the_disk(tmp_path, monkeypatch, block):
     """The expected lines are those of the same bytes in a file. An error has the given name, and
     the line and the place of the byte 0xff."""
     monkeypatch.setattr(module, "BLOCK_BYTES", block)

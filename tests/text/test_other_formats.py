@@ -81,9 +81,7 @@ def test_a_table_is_not_text(tmp_path: Path, name: str) -> None:
     would be words."""
     compress = {".gz": gzip.compress, ".xz": lzma.compress}.get(Path(name).suffix, bytes)
     table = write_file(tmp_path / name, compress(b"item,sentence\n1,The dogs bark .\n"))
-    with pytest.raises(
-        InputError, match=rf"{name}: expected text, .* the name of a table; .*colum"
-    ):
+    with pytest.raises(InputError, match=rf"{name}: expected text, .* the name of a table; "):
         list(read_sentences(tmp_path))
     assert list(read_lines(table, is_text=False))[1] == "1,The dogs bark ."
     for other in ("csv", "a.csv.txt", "a.tsv.old"):

@@ -36,10 +36,8 @@ def sentences_of(corpus: EncodedCorpus) -> list[Sentence]:
 def join(windows: list[Window]) -> list[list[tuple[int, int, int, int]]]:
     """Return each row's time steps, one after the other, up to its end."""
     whole = [np.concatenate(parts, axis=1) for parts in zip(*windows, strict=True)]
-    rows = [
-        list(zip(*(part[row].tolist() for part in whole), strict=True))
-        for row in range(len(whole[0]))
-    ]
+    parts = [part.tolist() for part in whole]
+    rows = [list(zip(*row, strict=True)) for row in zip(*parts, strict=True)]
     for row in rows:
         while row and row[-1][1] == NOTHING:
             row.pop()
@@ -84,9 +82,7 @@ def test_windows_of_two_sentences(tmp_path: Path) -> None:
     window=st.integers(1, 8),
     shuffle=st.booleans(),
 )
-def test_any_epoch_reads_every_sentence_once(
-    tmp_path, lengths, shard_tokens, num_rows, window, shuffle
-) -> None:
+def test_any_epoch_reads_each_sentence(tmp_path, lengths, shard_tokens, num_rows, window, shuffle):
     """By definition, each sentence is read once, forward and mirrored, as `split` checks. There are
     as many windows as promised and none of them is empty. Reading some rows from some window on
     gives a part of the epoch. Without shuffling, the rows of one shard, one after another, are the
