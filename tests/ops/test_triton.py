@@ -23,7 +23,7 @@ def test_random_cases(kernel, dtype, pytestconfig):
     """Expected: the equations in double precision; see `operator_cases`. Each process first
     compares the kernels' examples, which have all their branches, with PyTorch's operators."""
     option = pytestconfig.getoption
-    number = "200" if option("--long") else "1"
+    number = "40" if option("--long") else "1"
     command = [sys.executable, "-m", "tests.ops.operator_cases", kernel, dtype]
     process = subprocess.run(
         [*command, str(option("--fuzz-seed")), number],
