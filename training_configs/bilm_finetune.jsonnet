@@ -19,8 +19,8 @@
   model+: { pretrained_file: std.extVar('BILM_ARCHIVE'), dropout: 0.0 },
 
   trainer+: {
-    // Rate and epochs were chosen on two texts (docs/finetuning.md). The archive contains the best
-    // epoch's weights.
+    // On two texts, rates of 0.001 to 0.003 and two or three epochs gave perplexities within 6 % of
+    // these. The archive contains the best epoch's weights.
     optimizer+: { lr: 2e-3 },
     learning_rate_scheduler: { type: 'linear_with_warmup', warmup_steps: 100 },  // then decay to zero
     num_epochs: 2,
