@@ -78,7 +78,10 @@ def control_words(
             ratios = np.maximum(frequencies, own)[alike] / np.minimum(frequencies, own)[alike]
             nearest = alike[np.argsort(ratios, kind="stable")[:n]]
             if len(nearest) < n:
-                expected = f"{n} words of letters that both texts have and no other word took"
+                expected = (
+                    f"{n} words of letters that both texts have and no other word took "
+                    f"({len(others)} are there for {len(controls)} words)"
+                )
                 fail(f"control words of {word}", expected, len(nearest))
             is_free[nearest] = False
             controls[word] = [others[k] for k in nearest]

@@ -85,6 +85,7 @@ except InputError:
 
 made = ElmoEmbeddings("tiny", "top", device="cpu", precision="bf16", initial_state="zero")
 again = ElmoEmbeddings.from_params(made.to_params())
+again.load_state_dict(made.state_dict())
 assert (again.elmo.initial_state, again.elmo.bilm.permitted_precision) == ("zero", "bf16")
 
 data = [Sentence(words.split()) for words in ("a dog ran", "the cat sat")] * 4
