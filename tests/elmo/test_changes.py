@@ -185,10 +185,12 @@ def scaled(part: str, name: str, elmo, random):
 def pruned(part: str, name: str, elmo, random):
     """Prune, prune again, edit the mask in two ways, or make the pruning permanent."""
     module = elmo.bilm.get_submodule(part)
-    if parametrize.is_parametrized(module):
+    # Removing all hooks leaves a mask that is no longer applied.
+    is_pruned = prune.is_pruned(module)
+    if parametrize.is_parametrized(module) or not (is_pruned or name in module._parameters):
         return
     shape = getattr(module, name).shape
-    if not prune.is_pruned(module) or random.random() < 0.3:
+    if not is_pruned or random.random() < 0.3:
         prune.custom_from_mask(module, name, other(torch.zeros(shape), random) > 0)
     elif random.random() < 0.3:
         getattr(module, f"{name}_mask").random_(0, 2)

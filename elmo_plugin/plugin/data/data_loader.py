@@ -18,7 +18,7 @@ from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import WORDS_NAMESPACE, ids_of_corpus_words
 from elmo_plugin.text.advice import Advice, advised, in_lines
-from elmo_plugin.text.characters import UNKNOWN
+from elmo_plugin.text.characters import END, UNKNOWN
 from elmo_plugin.text.corpus import EncodedCorpus
 from elmo_plugin.text.corpus_advice import advise_of_corpus
 from elmo_plugin.text.corpus_cache import open_corpus
@@ -227,15 +227,21 @@ class BiLMDataLoader(DataLoader):
     def index_with(self, vocab: Vocabulary) -> None:
         """
         Look up the corpus's words. Logs the share of unknown tokens, which shows whether the
-        vocabulary is from another text.
+        vocabulary is from another text, and the perplexity of the words' frequencies in this text,
+        which a language model has to fall far below.
         """
         self._ids = ids_of_corpus_words(self.corpus, vocab)
         is_unknown, counts = self._ids == UNKNOWN, self.corpus.counts
         n_unknown, n = int(counts[is_unknown].sum()), self.corpus.num_tokens
+        by_id = np.bincount(self._ids, counts)
+        by_id[END] = self.corpus.num_sentences
+        shares = by_id[by_id > 0] / by_id.sum()
+        of_frequencies = np.exp(-(shares * np.log(shares)).sum())
         logger.info(
             f"{self.data_path}: {100 * n_unknown / n:.1f} % of its {n} tokens are none of the "
             f"vocabulary's {vocab.get_vocab_size(WORDS_NAMESPACE)} words, and a perplexity counts "
-            "them as one word, <UNK>"
+            f"them as one word, <UNK>; their frequencies alone have a perplexity of "
+            f"{of_frequencies:.1f}"
         )
         if self._is_first:
             words, ranks = self.corpus.words(), np.flatnonzero(is_unknown & (counts > 0))

@@ -1,6 +1,7 @@
 import gc
 import random
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
 from allennlp.data.fields import MetadataField
 from allennlp.nn.util import move_to_device
 from allennlp.training.util import get_batch_size
+from scipy.stats import entropy
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data import data_loader
@@ -256,13 +258,18 @@ def test_a_vocabulary_of_another_text_is_warned_of(
     file: Path, caplog: pytest.LogCaptureFixture, words: list[str], shuffle: str | None
 ) -> None:
     """For a vocabulary of another text, all tokens are unknown, also without shuffling, as
-    `evaluate` reads. For all the text's words none is."""
+    `evaluate` reads. For all the text's words none is. The perplexity of the frequencies is that of
+    SciPy's entropy, with the ends of sentences."""
     loader = make(file, shuffle=shuffle)
     caplog.clear()
     with caplog.at_level("INFO"):
         loader.index_with(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", *words]))
     is_other = len(words) == 1
     assert f"text.txt: {100.0 if is_other else 0.0} % of" in caplog.text
+    lines = file.read_text().splitlines()
+    found = [word if word in words else "<UNK>" for line in lines for word in line.split()]
+    frequencies = [*Counter(found).values(), len(lines)]
+    assert caplog.text.count(f"have a perplexity of {np.exp(entropy(frequencies)):.1f}\n") == 1
     assert ("are unknown to the model" in caplog.text) == is_other
 
 
