@@ -6,6 +6,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tarfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -85,6 +86,13 @@ def write_file(file: Path, content: str | bytes) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
     return file
+
+
+def untar(file: str | Path, folder: Path) -> None:
+    """Unpack a `.tar` file. Python before 3.11.4 has no filters, and later ones warn without."""
+    with tarfile.open(file) as archive:
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(folder)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
             with atomic_write(path) as temporary:
                 temporary.write_text(text, "utf-8")
     print_text(
-        f"wrote {len(texts)} files to {args.folder}; in a config: "
-        f"local elmo = import '{args.folder}/lib/elmo.libsonnet'; fixtures/ is only in "
-        "the repository: replace these paths by those of your data"
+        f"wrote {len(texts)} files to {args.folder}; in a config next to this folder: local elmo = "
+        f"import '{Path(args.folder).resolve().name}/lib/elmo.libsonnet'; fixtures/ is only in the "
+        "repository: replace these paths by those of your data"
     )

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.options import BiLMOptions
-from tests.conftest import BLOCKS, BiLMFiles, allennlp
+from tests.conftest import BLOCKS, BiLMFiles, allennlp, untar
 
 SENTENCE = "He threw the stick to the dog ."
 
@@ -79,8 +78,7 @@ def test_words_and_a_softmax_are_not_lost(bilm_archive: str, tmp_path: Path) -> 
     of a run, whose own weights would be read instead, is refused and unchanged."""
     elmo, folder, run = Elmo.from_archive(bilm_archive), tmp_path / "model", tmp_path / "run"
     allennlp("bilm-export", bilm_archive, folder, "--softmax")
-    with tarfile.open(bilm_archive) as archive:
-        archive.extractall(run, filter="data")
+    untar(bilm_archive, run)
     for path, lost, removed in (
         (run, r"config\.json", None),
         (folder, r"vocabulary\.txt, the softmax in weights\.hdf5", "vocabulary.txt"),

@@ -1,11 +1,10 @@
 """Models and numbers of other programs, which are next to the checkout if they are there."""
 
-import tarfile
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SHARED_DATA
+from tests.conftest import SHARED_DATA, untar
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +14,5 @@ def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("golden.tar.xz", "formats.tar.xz"):
         if not (SHARED_DATA / name).exists():
             pytest.skip(f"needs {name}, models and numbers of other programs, which is not here")
-        with tarfile.open(SHARED_DATA / name) as archive:
-            archive.extractall(folder, filter="data")
+        untar(SHARED_DATA / name, folder)
     return folder

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import tarfile
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,7 +16,7 @@ from allennlp.training import util
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
-from tests.conftest import ROOT
+from tests.conftest import ROOT, untar
 from tests.plugin.training.toy_training import Killed
 
 PARAMS = {"model": {"type": "bilm"}}
@@ -114,8 +113,7 @@ def test_the_words_of_a_run_are_not_replaced(
 def test_the_vocabulary_of_a_run(bilm_archive: str, tmp_path: Path) -> None:
     """The expected words are those that AllenNLP reads from the archive. Either is a vocabulary in
     a config, as in bilm_finetune.jsonnet."""
-    with tarfile.open(bilm_archive) as archive:
-        archive.extractall(tmp_path, filter="data")
+    untar(bilm_archive, tmp_path)
     folders = bilm_archive, tmp_path, tmp_path / "vocabulary"
     expected, *found = (
         Vocabulary.from_params(Params({"type": "from_files", "directory": str(folder)}))
