@@ -117,7 +117,7 @@ def test_configs_with_a_fault(tmp_path, fuzz, monkeypatch):
 
     monkeypatch.setattr(GradientDescentTrainer, "batch_outputs", one_batch)
     n_errors = n_keys = 0
-    for number, random in enumerate(fuzz.cases(20)):
+    for number, random in enumerate(fuzz.cases(50)):
         params = small_config(tmp_path / "cache")
         path = with_a_fault(params, random)
         end, printed = train(tmp_path, params, "-f")
