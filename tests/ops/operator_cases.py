@@ -154,7 +154,7 @@ def random_lstm(random: Random) -> tuple[ProjectedLSTM, list[Tensor], list[int] 
 def softmax_case(random: Random, dtype: torch.dtype) -> bool:
     """
     Expected: the equation in double precision with the same weights, or PyTorch's cross entropy of
-    all logits; in fp32 the loss differs by at most 1e-6 of it, and gradients by 3e-5.
+    all logits; in fp32 the loss differs by at most 1e-6 of it, and gradients by 1e-5.
     """
     torch.manual_seed(random.randrange(10_000))
     n, n_samples = random.choice([1, 2, 17, 70]), random.choice([1, 5, 129, 1024, 1500, 3000])
@@ -163,14 +163,14 @@ def softmax_case(random: Random, dtype: torch.dtype) -> bool:
     words = torch.randperm(4000)
     samples, targets = words[:n_samples], words[n_samples // 2 :][torch.randint(9, (n,))]
     hidden = (scale * torch.randn(n, dim)).to(dtype).float()
-    weight = torch.randn(n + n_samples, dim).to(dtype).float()
+    # Logits of many dimensions are no larger than those of 20, whose rounding the bounds permit.
+    weight = (min(1, 20 / dim) ** 0.5 * torch.randn(n + n_samples, dim)).to(dtype).float()
     arguments = hidden, weight, torch.randn(n + n_samples)
     all_words = torch.randint(len(weight), (n,))
     # The factors are numbers of bf16, and the compiled kernel rounds only probabilities, which
-    # concerns gradients. PyTorch's operators round logits, too: those of 20 by up to 0.04, and so
-    # the probabilities by 4 %.
-    of_bf16 = (1e-5, BF16) if dtype in backend.KERNEL_DTYPES else (2 * BF16, 2 * BF16)
-    bounds = (1e-6, 3e-5) if dtype == torch.float32 else of_bf16
+    # concerns gradients.
+    rough = 1e-5 if dtype in backend.KERNEL_DTYPES else BF16
+    bounds = (1e-6, 1e-5) if dtype == torch.float32 else (rough, BF16)
 
     def sampled(function: Any, dtype: torch.dtype) -> Callable[..., Tensor]:
         return lambda h, w, b: -function(h, targets, samples, w.to(dtype), b)
@@ -191,7 +191,7 @@ def softmax_case(random: Random, dtype: torch.dtype) -> bool:
         with torch.no_grad():
             compare([function(*arguments)], found[0], 1e-6)
     of_rows = log_likelihoods(hidden, all_words, weight.to(dtype), arguments[2])
-    compare([of_rows.sum()], found[0], 1e-5 if dtype == torch.float32 else 2 * BF16)
+    compare([of_rows.sum()], found[0], 1e-5 if dtype == torch.float32 else BF16)
     random.choice(arguments)[-1] = torch.nan
     [loss], [d_hidden, *_] = with_gradients(function, *arguments)
     assert loss.isnan() and d_hidden[-1].isnan().all(), "NaN is lost"
@@ -209,6 +209,7 @@ def char_conv_case(random: Random, dtype: torch.dtype) -> bool:
     torch.manual_seed(random.randrange(10_000))
     n_characters, dim = random.choice([2, 262, 600]), random.choice([1, 16])
     n_words, length = random.choice([(0, 12), (1, 12), (3, 3), (40, 12), (3, 300)])
+    n_characters = max(n_characters, length)  # or gradients sum over a long word, and cancel out
     characters = torch.randint(n_characters, (n_words, length))
     for word in characters[::2]:
         word[random.randrange(length) :] = n_characters - 1
@@ -229,8 +230,7 @@ def char_conv_case(random: Random, dtype: torch.dtype) -> bool:
     fast, equation = by(max_of_convolutions), by(reference_max_of_convolutions)
     found = with_gradients(fast, embedding, *weights, upstream=upstream)
     expected = with_gradients(equation, *exact, upstream=upstream)
-    compare(found[0], expected[0], 1e-5)
-    compare(found[1], expected[1], 3e-5)  # sums over up to 900 characters, which may cancel out
+    compare(found[0] + found[1], expected[0] + expected[1], 1e-5)
     with torch.no_grad():
         compare([fast(embedding, *weights)], found[0], 0)
         embedding[random.randrange(n_characters)] = torch.nan
