@@ -154,7 +154,8 @@ setup(
             "filelock>=3.13",
             "ftfy>=6",
             "google-crc32c>=1.5",
-            "huggingface-hub>=0.24",
+            # transformers wants this too; without it, pip 23.0 tries all versions of everything.
+            "huggingface-hub>=0.24,<1",
             "jsonnet>=0.20",
             "lmdb>=1.4",
             "matplotlib>=3.8",
