@@ -99,7 +99,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run tests marked long")
     parser.addoption("--fuzz-seed", type=int, default=0, help="the seed of random test cases")
     parser.addoption(
-        "--fuzz-factor", type=int, help="times as many random test cases; by default 20 with --long"
+        "--fuzz-factor", type=int, help="times as many random test cases; by default 10 with --long"
     )
 
 
@@ -145,7 +145,7 @@ class Fuzz:
 @pytest.fixture(scope="session")
 def fuzz(pytestconfig: pytest.Config) -> Fuzz:
     option = pytestconfig.getoption
-    return Fuzz(option("--fuzz-seed"), option("--fuzz-factor") or (20 if option("--long") else 1))
+    return Fuzz(option("--fuzz-seed"), option("--fuzz-factor") or (10 if option("--long") else 1))
 
 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,7 @@ def test_installed_runs(text, once):
     assert all(row["tokens_per_second"] > 0 for row in records)
 
 
+@pytest.mark.long
 def test_training_runs(text, once, capsys):
     """The figures of a record follow from one another."""
     settings = Settings(text=text, quick=True, profile=True)

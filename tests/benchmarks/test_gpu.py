@@ -33,6 +33,7 @@ main()
 """
 
 
+@pytest.mark.long
 def test_quick_run_without_allennlp(tmp_path):
     """In a process in which importing AllenNLP raises an error, every table has its records, and
     all numbers are those of the equations."""
