@@ -1,0 +1,72 @@
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from experiments import from_scratch
+from experiments.from_scratch import WINDOW, Text, Units, new_model, perplexity
+from experiments.rows import read_rows
+from tests.conftest import write_file
+from tests.experiments.test_probe import CONLLU
+
+WORDS = ["the", "dog", "stick", "."]
+LONG = WORDS * (WINDOW // 2)  # twice as long as a window
+TEXT = Text([WORDS] * 3, [["the", "odd", "dog"], ["."], LONG], WORDS)
+
+
+def test_the_perplexity_of_words() -> None:
+    """Expected: the log probabilities of known words and of the end, a sentence at a time."""
+    text, units = TEXT._replace(heldout=TEXT.heldout[:2]), Units(TEXT, "words")
+    torch.manual_seed(0)
+    model = new_model("words", units.size, 1, 64).eval()
+    total, n = 0.0, 0
+    for sentence in text.heldout:
+        ids = torch.tensor([0, *(k for word in units(sentence) for k in word), 0])
+        found = model(input_ids=ids[None]).logits[0].log_softmax(-1)
+        for k, word in enumerate([*sentence, None], start=1):
+            if word != "odd":
+                total, n = total - found[k - 1, ids[k]].item(), n + 1
+    assert n == 5 and perplexity(model, units, text) == pytest.approx(math.exp(total / n))
+
+
+@pytest.mark.parametrize("kind", ["words", "pieces"])
+def test_each_unit_of_a_long_sentence_counts_once(kind) -> None:
+    """By definition: if all units are equally probable, a word costs the logarithm of their number
+    for each of its pieces."""
+    units = Units(TEXT, kind)
+
+    def uniform(input_ids: torch.Tensor) -> SimpleNamespace:
+        return SimpleNamespace(logits=torch.zeros(*input_ids.shape, units.size))
+
+    known = [word for sentence in TEXT.heldout for word in sentence if word != "odd"]
+    n_units = sum(map(len, units(known))) + len(TEXT.heldout)
+    expected = math.log(units.size) * n_units / (len(known) + len(TEXT.heldout))
+    assert math.log(perplexity(uniform, units, TEXT)) == pytest.approx(expected)
+
+
+def test_rows_and_tables(tmp_path, monkeypatch) -> None:
+    """Each model that is trained for an instant has a row and a line. The probe has half of the
+    tags right, because every second sentence of its training set is left out."""
+    write_file(tmp_path / "text" / "a.txt", "the dog threw the stick .\n" * 40)
+    for split in ("train", "dev"):
+        write_file(tmp_path / "ewt" / f"en_ewt-ud-{split}.conllu", CONLLU * 4)
+    file = tmp_path / from_scratch.FILE.name
+    monkeypatch.setattr(from_scratch, "WARM_UP", 1)
+    short = ["--layers", "1", "--dim", "64", "--minutes", "0.01", "--results", file]
+    for arguments in (
+        ["words", "--rate", "0.01"],
+        ["words", "--rate", "0"],
+        ["pieces"],
+        ["masked"],
+        ["elmo"],
+    ):
+        given = ["from_scratch", tmp_path / "text", tmp_path / "ewt", *arguments, *short]
+        monkeypatch.setattr("sys.argv", list(map(str, given)))
+        from_scratch.main()
+    trained, untrained, *others = read_rows(file)
+    assert trained["metrics"]["perplexity"] < 3 < untrained["metrics"]["perplexity"]
+    assert trained["metrics"]["accuracy"] == 50 and len(others) == 3
+    best, by_time = from_scratch.sections(tmp_path).values()
+    assert len(best.splitlines()) == 2 + 4 and len(by_time.splitlines()) == 2 + 5
+    assert f"{trained['metrics']['perplexity']:.1f}" in best
