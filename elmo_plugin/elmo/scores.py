@@ -52,7 +52,8 @@ class SentenceScores(NamedTuple):
         Of raw text, the index of the word that each token is part of, counted from 0. Words are
         separated by whitespace, so that the scores of *is* and *n't* can be added up.
     sentence : `list[int]`, optional
-        Of raw text, the index of the sentence that each token is part of, counted from 0.
+        Of raw text or several sentences, the index of the sentence that each token is part of,
+        counted from 0.
     forward_rank, backward_rank : `numpy.ndarray`, optional
         The ranks in these distributions, 1 for the most probable word, shape `(n + 1,)`, float64,
         with the same sums.
@@ -183,7 +184,9 @@ def regions(scores: Any, start: Any, end: Any, after: int = 0) -> np.ndarray:
 
 def joined_scores(row: Row, some: list[SentenceScores]) -> SentenceScores:
     """The scores of a row from those of its sentences."""
-    places = {} if row[0].spans is None else places_of_row(row)
+    places = places_of_row(row)
+    if row[0].spans is None:
+        places = {"sentence": places["sentence"]} if len(row) > 1 else {}
     if len(some) == 1:
         return some[0]._replace(**places)
     tokens = [token for x in some for token in x.tokens]

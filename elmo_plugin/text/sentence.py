@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 
@@ -52,11 +52,16 @@ def tokens_of_row(row: Row) -> list[str]:
 
 
 def places_of_row(row: Row) -> dict[str, Any]:
-    """The span, the word and the sentence of each token of a row of raw text."""
+    """
+    The span, the word and the sentence of each token of a row of raw text. Sentences that are not
+    of one string, as those of running text, count their words apart.
+    """
+    words = [(k - x.in_row, word) for k, x in enumerate(row) for word in x.words or ()]
+    numbers = dict(zip(dict.fromkeys(words), count(words[0][1] if words else 0)))
     return {
         "spans": [span for x in row for span in x.spans or ()],
-        "words": [word for x in row for word in x.words or ()],
-        "sentence": [x.in_row for x in row for _ in x.tokens],
+        "words": [numbers[word] for word in words],
+        "sentence": [k for k, x in enumerate(row) for _ in x.tokens],
     }
 
 

@@ -14,7 +14,8 @@ import torch
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
-from elmo_plugin.corpora.score_table import score_columns
+from elmo_plugin.corpora import regions, score_columns
+from elmo_plugin.text import Sentence, running_text
 from tests import compare
 
 TEXTS = [
@@ -80,6 +81,22 @@ def test_scores_follow_one_another(model: LanguageModel) -> None:
     found = model.score(text, raw=True)
     assert [text[start:end] for start, end in found.spans] == found.tokens
     assert found.words == [0, 0, 1, 2, 2, 3, 3, 4, 5, 6, 6]
+
+
+def test_rows_of_sentences(model: LanguageModel) -> None:
+    """Sentences of a running text in one row have the scores and the numbers of the raw text, and
+    sentences of tokens those of the tokens. `regions` reads the words of the row."""
+    text = TEXTS[3]
+    (found,), expected = model.score([list(running_text(text))]), model.score(text, raw=True)
+    for name in ("tokens", "sentence", "words", "spans", "n_predictions"):
+        assert getattr(found, name) == getattr(expected, name)
+    some = [regions(x, [5], [7], after=2) for x in (found, expected)]
+    assert_close(some[0], some[1], atol=1e-5)
+    (found,) = model.score([[Sentence(tokens) for tokens in APART[4:]]])
+    assert found.sentence == expected.sentence and found.n_predictions == expected.n_predictions
+    assert found.spans is None and found.words is None
+    (found,) = model.score([[x for _ in range(2) for x in running_text("It ran.")]])
+    assert (found.sentence, found.words) == ([0, 0, 0, 1, 1, 1], [0, 1, 1, 2, 3, 3])
 
 
 def test_a_table_of_rows(model: LanguageModel) -> None:
