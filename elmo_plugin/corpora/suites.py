@@ -21,8 +21,7 @@ from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.formats.json_and_text import read_json
 from elmo_plugin.text.advice import advised
-from elmo_plugin.text.raw_text import split_text
-from elmo_plugin.text.sentence import Row, Sentence
+from elmo_plugin.text.forms import row_of
 
 METRICS: dict[str, Any] = {"sum": np.sum, "mean": np.mean, "median": np.median}
 METRICS |= {"range": np.ptp, "max": np.max, "min": np.min}
@@ -155,12 +154,12 @@ def suite_scores(
     regions = sorted({int(k) for spans in spans_of_all for k in spans if k != WHOLE})
     rows = []
     for suite in tqdm(suites.values(), unit=" suites"):
-        scores = iter(model.score([_row(sentence, raw) for sentence, _ in suite.conditions]))
+        scores = iter(model.score([row_of("", sentence, raw) for sentence, _ in suite.conditions]))
         for number, item in suite.items.items():
             own = {name: next(scores) for name in item}
             values = {
-                (name, region): _value(suite.metric, own[name], *span)
-                for name, (_, spans) in item.items()
+                (name, region): _value(suite.metric, own[name], sentence, *span)
+                for name, (sentence, spans) in item.items()
                 for region, span in spans.items()
             }
             holds = [formula.holds(values) for formula in suite.formulas]
@@ -173,19 +172,13 @@ def suite_scores(
     return rows
 
 
-def _row(sentence: str, raw: bool) -> Row:
-    if raw:
-        return split_text(sentence)
-    spans = [match.span() for match in re.finditer(r"\S+", sentence)]
-    return [Sentence(sentence.split(), spans=spans, words=list(range(len(spans))))]
-
-
-def _value(metric: str, scores: SentenceScores, start: int, end: int) -> float:
+def _value(metric: str, scores: SentenceScores, sentence: str, start: int, end: int) -> float:
     """
     The metric of a region. A token has no spaces, and regions have one between them, so each token
     is in one region.
     """
-    inside = [start <= first < end for first, _ in scores.spans or ()]
+    spans = scores.spans or [match.span() for match in re.finditer(r"\S+", sentence)]
+    inside = [start <= first < end for first, _ in spans]
     surprisal = scores.surprisal[inside]
     return float(METRICS[metric](surprisal)) if metric == "sum" or any(inside) else nan
 

@@ -9,6 +9,7 @@ import math
 import statistics
 import subprocess
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ import numpy as np
 import pandas
 import pytest
 
-from elmo_plugin import LanguageModel
+from elmo_plugin import LanguageModel, TextWarning
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora import suite_accuracies, suite_scores
 from elmo_plugin.corpora.formulas import parse_formula
 from elmo_plugin.corpora.pairs import pair_scores
 from elmo_plugin.corpora.suites import read_suite
+from elmo_plugin.text.advice_kinds import RAW_SPLITS
+from elmo_plugin.text.raw_text import FIRST_WORDS
 from tests.conftest import SHARED_DATA
 
 AGREEMENT = (
@@ -95,6 +98,20 @@ def test_regions(model: LanguageModel, tmp_path: Path, metric: str, raw: bool) -
     assert row["sentence"] == TOKENS
     assert row["unknown"] == sum(x not in model.words for region in tokens for x in region)
     assert row["formula_1"] is (row["region_2"] > 0)
+
+
+def test_the_advice_about_tokens(model: LanguageModel, tmp_path: Path) -> None:
+    """By definition: only raw text is split by the rules of English, of which a model of another
+    language is told, and other text that looks unsplit could be."""
+    other = copy(model)
+    other.known_words = [f"wort{k}" for k in range(FIRST_WORDS)]
+    file = write(tmp_path / "suite.json", suite(["(*;%only%) > 0"], [{"only": ["It", "ran."]}]))
+    for raw in (True, False):
+        with pytest.warns(TextWarning) as said:
+            suite_scores(other, file, raw)
+        messages = [str(x.message) for x in said]
+        assert any("by the rules of English" in x for x in messages) is raw
+        assert any(x.endswith(RAW_SPLITS) for x in messages) is not raw
 
 
 def test_a_region_of_all(model: LanguageModel, tmp_path: Path) -> None:
