@@ -45,12 +45,13 @@ def read_pairs(file: Path) -> Iterator[Pair]:
             pair = json.loads(line)
             values = [pair["sentence_good"], pair["sentence_bad"]]
             values += [pair.get("UID", file.stem), pair.get("linguistics_term", "")]
-            if not all(isinstance(value, str) for value in values) or not all(values[:2]):
+            if not all(isinstance(x, str) for x in values) or not all(map(str.strip, values[:2])):
                 raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(
                 f"{file}, line {number}: expected a JSON object with the sentences sentence_good "
-                f"and sentence_bad, found {shown(line)}"
+                "and sentence_bad, and strings if it has UID and linguistics_term, "
+                f"found {shown(line)}"
             ) from None
         yield Pair(*values)
 
