@@ -26,14 +26,15 @@ ROUNDING = 1e-10
 
 def vectors_of(uses: Any) -> np.ndarray:
     """
-    The vectors of the uses in a DataFrame, float64. Raises an `InputError` if it has none, or their
-    sizes differ.
+    The vectors of the uses in a DataFrame, float64. Raises an `InputError` if it has none, one is
+    missing, or their sizes differ.
     """
     _check_columns("uses", uses, VECTOR)
     if not len(uses):
         fail("uses", "at least one", "none")
-    if len(sizes := {len(vector) for vector in uses[VECTOR]}) > 1:
-        fail("uses", "vectors of one size", sorted(sizes))
+    shapes = {np.shape(vector) for vector in uses[VECTOR]}  # of a missing one ()
+    if [*map(len, shapes)] != [1]:
+        fail("uses", "vectors of one size", sorted(shapes))
     return np.stack(uses[VECTOR]).astype(np.float64)
 
 
@@ -314,8 +315,9 @@ def picture(uses: Any, groups: Any) -> Any:
     points = principal_components(vectors_of(uses))
     if groups.shape != (len(points),):
         fail("groups", f"one for each of the {len(points)} uses", groups.shape)
-    for group in np.unique(groups):
-        panel.scatter(*points[groups == group].T, s=12, alpha=0.7, label=str(group))
+    numbers = needed("pandas").Series(range(len(points)))
+    for group, own in numbers.groupby(groups, dropna=False):  # missing names are a group too
+        panel.scatter(*points[own].T, s=12, alpha=0.7, label=str(group))
     panel.set(xlabel="first principal component", ylabel="second principal component")
     panel.legend()
     return figure

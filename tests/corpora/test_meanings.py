@@ -325,6 +325,10 @@ def test_picture(two: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     figure = picture(frame("a", two[1]), ["old"] * 10 + ["new"] * 20)
     figure.savefig(tmp_path / "a.svg")
     assert [len(x.get_offsets()) for x in figure.axes[0].collections] == [20, 10]
+    for missing in (np.nan, None):
+        groups = np.array([1] * 10 + [missing] * 20, dtype=object)
+        panel = picture(frame("a", two[1]), groups).axes[0]
+        assert [len(x.get_offsets()) for x in panel.collections] == [10, 20]
 
 
 @pytest.mark.parametrize(
@@ -342,7 +346,9 @@ def test_picture(two: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
         (lambda a, b: changes(a), "second: expected a DataFrame, or none after"),
         (lambda a, b: changes({"a": a, "b": b}, b), "second: expected a DataFrame, or none after"),
         (lambda a, b: changes({"a": a}), "second: expected a DataFrame, or none after"),
-        (lambda a, b: changes(a, shorter(b)), r"uses: expected vectors of one size, .* \[5, 6\]"),
+        (lambda a, b: changes(a, shorter(b)), r"uses: .* of one size, .* \[\(5,\), \(6,\)\]"),
+        (lambda a, b: changes(a, b.assign(vector=np.nan)), r"uses: .*, found \[\(\), \(6,\)\]"),
+        (lambda a, b: changes(layers(a), layers(b)), r"uses: .*, found \[\(3, 6\)\]"),
         (lambda a, b: clusters(np.ones((3, 2)), 0), "n_clusters: expected a whole number from 1"),
         (lambda a, b: nearest(a, np.ones(5)), r"vector: .* shape \(6,\) .*, found \(5,\)"),
         (lambda a, b: nearest(a, np.ones((1, 6))), r"vector: expected .*, found \(1, 6\)"),
@@ -362,3 +368,7 @@ def test_wrong_arguments(two: Two, call: Callable[..., Any], message: str) -> No
 
 def shorter(uses: pandas.DataFrame) -> pandas.DataFrame:
     return uses.assign(vector=[vector[:-1] for vector in uses["vector"]])
+
+
+def layers(uses: pandas.DataFrame) -> pandas.DataFrame:
+    return uses.assign(vector=[np.stack([vector] * 3) for vector in uses["vector"]])
