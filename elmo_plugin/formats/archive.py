@@ -7,6 +7,7 @@ The archive of a task model has the weights of the biLM among those of the model
 the vocabulary, where the embedder stores them (`plugin/token_embedders/options_in_vocabulary.py`).
 """
 
+import logging
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -53,6 +54,8 @@ ENCODER = "bilm.token_encoder."
 """Part of the names of a biLM's weights, whatever its token encoder is."""
 
 State = dict[str, Tensor]
+
+logger = logging.getLogger(__name__)
 
 
 def is_archive(path: Path) -> bool:
@@ -207,10 +210,13 @@ def _block(parameters: dict[str, Any], name: str, is_only: bool) -> dict[str, An
     """The block of the embedder `name` in the config, if it is clear which one this is."""
     keys = [part.removeprefix("token_embedder_").removeprefix("_") for part in name.split(".")]
     blocks = list(_blocks(parameters))
-    is_clear = is_only and len(blocks) == 1
-    # AllenNLP calls the module of `token_embedders.KEY` `token_embedder_KEY`.
-    found = [x for path, x in blocks if is_clear or [k for k in path if k in keys] == keys]
-    return found[0] if len(found) == 1 else None
+    if is_only and len(blocks) == 1:
+        return blocks[0][1]
+    # AllenNLP calls the module of `token_embedders.KEY` `token_embedder_KEY`. A model may call the
+    # modules around it otherwise than its parameters, so that not all keys need to be the same.
+    n_same = [sum(key in keys for key in path) for path, _ in blocks]
+    most = max(n_same, default=0)
+    return blocks[n_same.index(most)][1] if most and n_same.count(most) == 1 else None
 
 
 def _blocks(parameters: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
@@ -241,7 +247,11 @@ def _bilm(stored: dict[str, BiLMOptions], block: dict[str, Any] | None, state: S
 
 def _mixes(state: State, prefix: str, block: dict[str, Any] | None) -> TrainedMixes | None:
     mixes = {name: x for name, x in state.items() if name.startswith("scalar_mix_")}
-    if block is None or not mixes:
+    if not mixes:
+        return None
+    if block is None:
+        unclear = f"{prefix}scalar_mix_0: {CONFIG} does not show which block is its embedder's"
+        logger.warning(f"{unclear}, so the trained mixes are not loaded")
         return None
     for name, tensor in mixes.items():
         check_finite(prefix + name, tensor)

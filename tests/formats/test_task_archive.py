@@ -131,6 +131,26 @@ def test_two_biLMs_of_the_same_sizes(tmp_path: Path) -> None:
         find_bilm(f"{tmp_path}/task#_text_field_embedder.token_embedder_a")
 
 
+def test_modules_with_another_name(bilm_archive: str, tmp_path: Path, caplog: Any) -> None:
+    """A model may call its text field embedder otherwise than the parameter in the config. The mix
+    of each embedder is found by its own key. Without a block of it, a warning says that the mix is
+    not loaded. The expected vectors are those of the embedders."""
+    norm = {"archive_file": bilm_archive, "do_layer_norm": True}
+    model = write_task(tmp_path / "task", a={"archive_file": bilm_archive}, b=norm)
+    config_file = tmp_path / "task" / "config.json"
+    text = config_file.read_text()
+    for key in ("text_field_embedder", "text"):
+        config_file.write_text(text.replace("text_field_embedder", key))
+        for name in "ab":
+            part = f"{tmp_path}/task#_text_field_embedder.token_embedder_{name}"
+            found = Elmo.from_archive(part).embed(SENTENCE)
+            assert numpy.array_equal(found, elmo_in(model, name).embed(SENTENCE)), (key, name)
+    assert "mixes are not loaded" not in caplog.text
+    config_file.write_text('{"model": {"type": "elmo_test_task"}}')
+    Elmo.from_archive(part)
+    assert f"{part.partition('#')[2]}._elmo.scalar_mix_0: config.json does not show" in caplog.text
+
+
 def test_a_vocabulary_with_options_of_other_runs(bilm_archive: str, tmp_path: Path) -> None:
     """A vocabulary that is used again has the options of each run. Those of the archive's own biLM
     are found by the config, or if this names another source, by the sizes of the weights. The only
