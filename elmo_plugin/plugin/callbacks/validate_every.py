@@ -77,8 +77,6 @@ class ValidateEveryCallback(TrainerCallback):
             if not is_given:
                 raise InputError(f"{NAME}: expected a training with {what}, found another")
         _check_order(trainer._validation_data_loader)
-        if isinstance(trainer._checkpointer, BiLMCheckpointer):
-            trainer._checkpointer.check_texts(trainer)  # before another text can change best.th
         self._clock.restart()
 
     def on_batch(

@@ -114,7 +114,6 @@ class BiLMCheckpointer(Checkpointer):
                 "The checkpointer 'bilm' cannot save a moving_average: expected a trainer without "
                 "one, or else the checkpointer 'default'."
             )
-        self.check_texts(trainer)
         is_saved = super().maybe_save_checkpoint(trainer, *completed)
         if not is_saved and (self._is_asked or self._clock.is_due(Point(*completed))):
             self.save_checkpoint(trainer)
@@ -123,8 +122,8 @@ class BiLMCheckpointer(Checkpointer):
 
     def check_texts(self, trainer: GradientDescentTrainer) -> None:
         """
-        Raise an `InputError` if a text is not that of the checkpoint that was resumed. This is done
-        after the first batch; call it before to write files earlier.
+        Raise an `InputError` if a text is not that of the checkpoint that was resumed. The trainer
+        calls it as soon as it has loaded a checkpoint (`resume.py`).
         """
         if self._texts is not None:
             return
@@ -188,7 +187,7 @@ class BiLMCheckpointer(Checkpointer):
         own, file, (epochs, batches) = states[0], self._files.path("model_state", point), point
         logger.info(f"Resuming training after {epochs} epochs and {batches} batches, from {file}.")
         self._set_last_save(point)
-        self._resumed_texts = own["texts"]  # compared as soon as the trainer is known
+        self._resumed_texts = own["texts"]  # `check_texts` compares them
         if self._is_local_primary:
             self._set_archive_aside()
             self._restore_best(file, own["is_best"])

@@ -40,6 +40,7 @@ from allennlp.training import util as training_util
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
+from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +132,8 @@ def _restore_with_metrics(self: GradientDescentTrainer) -> None:
     # The last one, which writes what the others have added.
     self._callbacks = [*self._callbacks, _LastMetrics(self._serialization_dir)]  # type: ignore[has-type]
     _maybe_restore_checkpoint(self)
+    if isinstance(self._checkpointer, BiLMCheckpointer):
+        self._checkpointer.check_texts(self)  # also if nothing is left to train
 
 
 def _try_train_with_metrics(self: GradientDescentTrainer) -> tuple[dict[str, Any], int]:

@@ -251,8 +251,8 @@ def test_no_number_is_never_the_best(tmp_path):
 
 
 def test_another_validation_text_leaves_the_best_weights(tmp_path, monkeypatch):
-    """A validation of the first batch after a resume would find the other text's result the best,
-    which is refused only after that batch. The expected weights are those before."""
+    """A validation of the first batch after a resume would find the other text's result the best.
+    The expected weights are those before."""
     text, run = tmp_path / "heldout.txt", tmp_path / "run"
     shutil.copy(TEXT / "heldout.txt", text)
     params = changed(tmp_path, {"type": "validate_every", "num_batches": 5})
