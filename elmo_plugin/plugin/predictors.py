@@ -82,7 +82,7 @@ class BiLMPredictor(Predictor):
         if line.startswith("{"):
             try:
                 found = json.loads(line)
-            except json.JSONDecodeError as error:
+            except (json.JSONDecodeError, RecursionError) as error:
                 if line.startswith('{"'):  # other braces may be text
                     raise InputError(f"expected JSON, found {shown(line)} ({error})") from error
         _tokens(found)  # here, where the line's number is known

@@ -174,6 +174,7 @@ def test_each_line_has_an_output(bilm_archive, tmp_path, monkeypatch, source, ba
         ("he threw\n\n", 2, "expected a sentence, found an empty line"),
         ('he threw\n{"tokens": []}\n', 2, "expected at least one token, found"),
         ('he threw\n{"sentence\n', 2, "expected JSON, found"),
+        ('{"sentence":' + "[" * 100_000, 1, "expected JSON, found"),
         (b"he threw\nthe \xff dog\n", 2, ".* 0xff"),
     ],
 )
