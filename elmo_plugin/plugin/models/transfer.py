@@ -2,6 +2,7 @@
 
 import logging
 import os
+from urllib.parse import urlsplit
 
 import h5py
 import torch
@@ -82,7 +83,8 @@ def _find(
 def _is_weight_file(name: File) -> bool:
     """Whether a name is that of bilm-tf's weights alone, in a file or at a URL."""
     path = os.path.expanduser(str(name))
-    return h5py.is_hdf5(path) or path.lower().endswith(HDF5_ENDINGS)
+    # A download link may have a query after the name.
+    return h5py.is_hdf5(path) or urlsplit(path).path.lower().endswith(HDF5_ENDINGS)
 
 
 @torch.no_grad()

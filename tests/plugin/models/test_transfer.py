@@ -9,6 +9,7 @@ from allennlp.common import Params
 from allennlp.models import Model
 
 from elmo_plugin.checks import InputError
+from elmo_plugin.formats import find
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models import transfer
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
@@ -52,10 +53,12 @@ def test_from_bilm_tfs_files(bilm_archive, tmp_path, monkeypatch):
     weights, vocabulary = (str(tmp_path / f) for f in ("weights.hdf5", "vocabulary.txt"))
     both = {"pretrained_file": weights, "pretrained_vocabulary_file": vocabulary}
     check_carried_over(source, tuned(NEW_WORDS, **both))
-    alone = tuned(NEW_WORDS, pretrained_file=weights)
-    for name, tensor in source.bilm.state_dict().items():
-        if name != "warm_state.count":
-            assert torch.equal(tensor, alone.bilm.state_dict()[name]), name
+    monkeypatch.setattr(find, "local_path", lambda *_: weights)  # downloads the second
+    for file in (weights, "https://host/weights.hdf5?download=true"):
+        alone = tuned(NEW_WORDS, pretrained_file=file)
+        for name, tensor in source.bilm.state_dict().items():
+            if name != "warm_state.count":
+                assert torch.equal(tensor, alone.bilm.state_dict()[name]), name
 
 
 OTHER = {"lstm": {**BLOCKS["lstm"], "dim": 30}}
