@@ -47,6 +47,9 @@ class LazyWindow:
     def __repr__(self) -> str:
         return "LazyWindow()"  # AllenNLP logs a sample of the first batch
 
+    def to_json(self) -> str:
+        return repr(self)  # AllenNLP writes each batch with its loss to --predictions-output-file
+
     @cached_property
     def _tensors(self) -> Tensors:
         return self._make()

@@ -1,6 +1,8 @@
 """These tests run the language model on windows of running text and on batches of sentences."""
 
+import json
 import math
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
 from tests.compare import assert_close
-from tests.conftest import WORDS, Reads, as_on_a_gpu
+from tests.conftest import WORDS, Reads, allennlp, as_on_a_gpu
 from tests.plugin.models.running_text import (
     IGNORE,
     OPTIONS,
@@ -310,6 +312,19 @@ def test_human_readable_output():
         for name in ("forward_log_probabilities", "backward_log_probabilities"):
             assert isinstance(output[name], list) and len(output[name]) == len(sentence) + 1
             assert max(output[name]) < 0
+
+
+@pytest.mark.parametrize("kind", ["bilm", "multiprocess"])
+def test_an_evaluation_writes_each_batch(bilm_archive, tmp_path, kind):
+    """AllenNLP's file of predictions has a line for each of the batches, whose mean loss is that of
+    the metrics."""
+    (text := tmp_path / "text").write_text("the dog .\nhe threw the stick to the dog .\n. .\n")
+    files = metrics, lines = tmp_path / "metrics", tmp_path / "lines"
+    names = dict(zip(("--output-file", "--predictions-output-file"), files)).items()
+    loader = json.dumps({"validation_data_loader": {"type": kind, "batch_size": 2}})
+    allennlp("evaluate", bilm_archive, text, *chain(*names), "-o", loader)
+    losses = [json.loads(line)["loss"] for line in lines.read_text().splitlines()]
+    assert np.mean(losses) == pytest.approx(json.loads(metrics.read_text())["loss"])
 
 
 def test_sentences_can_be_trained_on():
