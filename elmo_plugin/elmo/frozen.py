@@ -206,11 +206,11 @@ def _alias(x: Tensor) -> Tensor:
     return x.view_as(x) if x.requires_grad else x.detach()
 
 
-@torch.no_grad()
 def renew_memory(tensors: Iterable[Tensor]) -> None:
     """Move tensors to other memory before they are written to, so that aliases stay as they are."""
     for x in tensors:
-        x.data = x.data.clone()
+        with torch.inference_mode(x.is_inference()):  # each stays of its kind
+            x.data = x.data.clone()
 
 
 class FrozenBiLM:

@@ -314,6 +314,17 @@ def test_changes_in_any_order(bilm_files, tmp_path, fuzz):
                 assert_close(vectors(elmo), expected(elmo), atol=2e-5, what=what)
 
 
+def test_loading_in_inference_mode(bilm_files):
+    """As by PyTorch's modules, weights that are not of inference mode stay so, and are cached. The
+    expected digest is that of an `Elmo` that has loaded them outside."""
+    elmos = [Elmo.from_files(*bilm_files), Elmo.from_files(*bilm_files)]
+    for elmo in elmos:
+        with torch.inference_mode(elmo is elmos[0]):
+            elmo.load_state_dict({k: x * 1.1 for k, x in elmo.state_dict().items()})
+            elmo.warm_up(SENTENCES)
+    assert elmos[0].fingerprint() == elmos[1].fingerprint()
+
+
 def test_temporary_weights(fuzz):
     """`functional_call` with other weights, whose memory is free for the next ones. The expected
     vectors are those of a biLM that has loaded them."""
