@@ -7,6 +7,7 @@ from typing import Any
 
 from elmo_plugin.adapters import load_model, missing
 from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.text.characters import one_token
@@ -51,7 +52,11 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
         elmo = load_model(model, device=device or flair.device, **settings)
         self.elmo = elmo.requires_grad_(False)  # the mix too
         self.layer = layer
-        self.name = f"elmo-{'bilm' if isinstance(model, BiLM) else model}-{layer}"
+        # flair computes what a sentence does not have under this name yet.
+        digest = weights_digest(elmo)
+        digest.update(f"{elmo.mix_settings} {elmo.bilm.permitted_precision}".encode())
+        kind = "bilm" if isinstance(model, BiLM) else model
+        self.name = f"elmo-{kind}-{layer}-{digest.hexdigest()[:8]}"
         self.static_embeddings = True
 
     @property

@@ -88,6 +88,13 @@ again = ElmoEmbeddings.from_params(made.to_params())
 again.load_state_dict(made.state_dict())
 assert (again.elmo.initial_state, again.elmo.bilm.permitted_precision) == ("zero", "bf16")
 
+plain = ElmoEmbeddings("tiny"), ElmoEmbeddings("tiny", initial_state="zero")
+plain[0].embed(same := Sentence("a dog ran"))
+plain[1].embed(same)  # of the same model, so that it must not take what is there
+expected = Elmo.from_pretrained("tiny", initial_state="zero").embed(["a", "dog", "ran"], "average")
+found = numpy.stack([t.get_embedding([plain[1].name]).cpu().numpy() for t in same])
+assert numpy.abs(found - expected).max() < 1e-5
+
 data = [Sentence(words.split()) for words in ("a dog ran", "the cat sat")] * 4
 for sentence in data:
     for token, tag in zip(sentence, "DNV"):
