@@ -133,12 +133,13 @@ def _init(layer: Any, X: Any = None, Y: Any = None) -> None:
 def set_hooks(doc: Any) -> None:
     """
     Make `doc.tensor` what `vector` and `similarity` are computed from: a token has its row, a span
-    or the document the mean over its tokens, and similarity is the cosine of two vectors, or 0 if
-    one has only zeros or none. spaCy stores documents without this, so a stored one needs it again.
+    or the document the mean over its tokens, which `has_vector` unless all are whitespace, and
+    similarity is the cosine of two vectors, or 0 if one has only zeros or none. spaCy stores
+    documents without this, so a stored one needs it again.
     """
-    doc.user_token_hooks.update(vector=_row, similarity=_cosine)
+    doc.user_token_hooks.update(vector=_row, has_vector=_is_read, similarity=_cosine)
     for hooks in (doc.user_span_hooks, doc.user_hooks):
-        hooks.update(vector=_mean, similarity=_cosine)
+        hooks.update(vector=_mean, has_vector=_is_read, similarity=_cosine)
 
 
 def _row(token: Any) -> np.ndarray:
@@ -149,6 +150,11 @@ def _mean(tokens: Any) -> np.ndarray:
     """The mean vector of the tokens of a span or a document that are not whitespace."""
     n_words = sum(not token.is_space for token in tokens)
     return tokens.doc.tensor[[token.i for token in tokens]].sum(axis=0) / max(n_words, 1)
+
+
+def _is_read(part: Any) -> bool:
+    """Whether there is more than whitespace. spaCy asks its table of static vectors."""
+    return bool(part.vector.any())
 
 
 def _cosine(first: Any, second: Any) -> float:

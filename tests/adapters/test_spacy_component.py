@@ -60,7 +60,8 @@ def test_the_vectors(folder: Path, elmo: Elmo, sentencizer: bool, layer: str | i
 
 def test_white_space(folder: Path, elmo: Elmo) -> None:
     """Tokens of whitespace have zeros and do not count. Merged tokens, as by spaCy's
-    merge_entities, contain spaces, which a biLM reads as underscores."""
+    merge_entities, contain spaces, which a biLM reads as underscores. By definition, what has a
+    vector is what is not whitespace, whatever static vectors spaCy has."""
     nlp = pipeline(folder)
     expected = np.concatenate([elmo.embed(sentence, "average") for sentence in SENTENCES])
     spaced = nlp("  " + BOTH.replace(" the ", "   the "))
@@ -69,6 +70,9 @@ def test_white_space(folder: Path, elmo: Elmo) -> None:
     assert_close(spaced.tensor[words], expected, what="words", atol=1e-5)
     assert_close(spaced.vector, expected.mean(axis=0), what="doc", atol=1e-5)
     assert not spaced[0].vector.any() and not spaced[0:1].vector.any()
+    nlp.vocab.set_vector("the", np.ones(4, np.float32))  # as a pipeline with static vectors has
+    for part in (*spaced, spaced[0:1], spaced[1:3], spaced):
+        assert part.has_vector == bool(part.text.strip())
 
     doc = nlp.make_doc("the New York ferry")
     with doc.retokenize() as retokenizer:
