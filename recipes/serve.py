@@ -11,7 +11,7 @@ from onnxruntime import InferenceSession
 from pydantic import Field
 
 MARKS = {"<S>": [257], "</S>": [258]}  # sentence boundaries, if they are written as tokens
-Token = Annotated[str, Field(pattern=r"^[^ \t\r\n]+$")]
+Token = Annotated[str, Field(pattern=r"^\S+$")]
 Sentence = Annotated[list[Token], Field(min_length=1, max_length=512)]
 
 app = FastAPI()

@@ -269,7 +269,8 @@ def test_serve(layer: str, tmp_path: Path) -> None:
                 for found, expected in zip(answer.json(), tiny.embed(batch, layer), strict=True):
                     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
         long = [["A"] * 513]
-        for wrong in ([], [[]], "The dog .", ["The", "dog"], long, [[1]], [["A", ""]], [["A dog"]]):
+        space = [["A dog"]], [["A\u00a0dog"]]  # which `embed` reads as `A_dog`
+        for wrong in ([], [[]], "The dog .", ["The", "dog"], long, [[1]], [["A", ""]], *space):
             assert ask(wrong).status_code == 422, wrong
     finally:
         server.terminate()
