@@ -83,8 +83,8 @@ def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
     """
     limit_threads()
     files, device = named_bilm(args)
-    elmo = Elmo(find_bilm(*files).bilm, initial_state=initial_state, precision=args.precision)
-    return elmo.eval().to(device)
+    options = {"initial_state": initial_state, "precision": args.precision}
+    return Elmo.from_found(find_bilm(*files), **options).eval().to(device)
 
 
 def text_file(argument: str, path: str) -> tuple[str, Path | BinaryIO]:

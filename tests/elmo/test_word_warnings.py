@@ -15,6 +15,7 @@ import torch
 from allennlp.data import Token, Vocabulary
 
 from elmo_plugin import Elmo, LanguageModel
+from elmo_plugin.commands import arguments as command_arguments
 from elmo_plugin.commands import runner, score
 from elmo_plugin.corpora import pairs
 from elmo_plugin.corpora import uses as uses_module
@@ -236,6 +237,21 @@ def test_raw_text_for_another_language(said: Said) -> None:
                 assert sum("rules of English" in x for x in said()) == n_warnings
             elmo.embed("w1 w2")
             assert not any("rules of English" in x for x in said())
+
+
+@pytest.mark.parametrize("command", ["elmo {}/text {}/out --all", "uses {}/text {}/words {}/out"])
+def test_commands_of_another_language(
+    tmp_path: Path, command: str, caplog: Any, monkeypatch: Any
+) -> None:
+    """By definition: as in Python, one warning with `--raw`."""
+    words = ["<S>", "</S>", "<UNK>", *(f"w{k}" for k in range(600))]
+    found = FoundBiLM(random_bilm().bilm, words=words)
+    monkeypatch.setattr(command_arguments, "find_bilm", lambda _: found)
+    for name, text in (("text", "w1 w2\n"), ("words", "w1\n")):
+        write_file(tmp_path / name, text)
+    name, *others = command.replace("{}", str(tmp_path)).split()
+    assert not runner.run_program(name, [*others, "--raw", "--pretrained", "any"])
+    assert sum("rules of English" in x for x in caplog.messages) == 1
 
 
 def test_raw_text_for_our_models(said: Any) -> None:
