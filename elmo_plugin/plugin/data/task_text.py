@@ -14,10 +14,11 @@ data files, or the source file of the reader's class change.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
 from inspect import getfile
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,7 +26,8 @@ from unittest.mock import patch
 from allennlp.common import Params, params, util
 from allennlp.common.plugins import import_plugins
 from allennlp.common.util import END_SYMBOL, START_SYMBOL
-from allennlp.data import DatasetReader, Field
+from allennlp.data import DatasetReader, Field, Instance
+from allennlp.data.dataset_readers import MultiTaskDatasetReader
 from allennlp.data.fields import ListField, TextField
 from cached_path import add_scheme_client
 
@@ -82,7 +84,7 @@ class TaskTextClient(LocalSchemeClient):
         One sentence per line, in UTF-8 without lone surrogates, which ELMo's characters lack too.
         """
         with _reading(self.resource):
-            instances = self.reader.read(self.path)
+            instances = _instances(self.reader, self.path)
             fields = (field for instance in instances for field in instance.fields.values())
             lines = dict.fromkeys(line for field in fields for line in _lines(field) if line)
             if not lines:
@@ -101,6 +103,13 @@ def _evaluated(file: str, keys: list[str]) -> dict[str, Any]:
     code = f"local config = import {json.dumps(os.path.abspath(file))}; {wanted}"
     environment = params._environment_variables()
     return json.loads(params.evaluate_snippet("", code, ext_vars=environment))
+
+
+def _instances(reader: DatasetReader, path: Any) -> Iterable[Instance]:
+    """The instances of a reader; those of several tasks, each with its own path, in turn."""
+    if isinstance(reader, MultiTaskDatasetReader):
+        return chain.from_iterable(reader.readers[task].read(path[task]) for task in reader.readers)
+    return reader.read(path)
 
 
 @contextmanager

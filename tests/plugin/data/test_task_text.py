@@ -52,7 +52,7 @@ def text(*words: str | Token) -> TextField:
     return TextField([Token(word) if isinstance(word, str) else word for word in words])
 
 
-def task(folder: Path, data: str = "data", **config: Any) -> str:
+def task(folder: Path, data: Any = "data", **config: Any) -> str:
     file = folder / "task.json"
     config = {"dataset_reader": {"type": "instances_for_test"}, "train_data_path": data, **config}
     file.write_text(json.dumps(config))
@@ -116,6 +116,17 @@ def test_validation_data_has_its_own_reader(
     assert lines(path) == ["a - b c"]
     for key in keys:
         assert lines(path.replace("train_data_path", key)) == [expected]
+
+
+def test_several_tasks(tmp_path: Path) -> None:
+    """A reader of type `multitask` has a path for each task, whose sentences are in the files."""
+    files = {"one": "A###DET dog###NOUN\n", "two": "It###PRON ran###VERB\nA###DET dog###NOUN\n"}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    readers = dict.fromkeys(files, {"type": "sequence_tagging"})
+    reader = {"type": "multitask", "readers": readers}
+    paths = {name: str(tmp_path / name) for name in files}
+    assert lines(task(tmp_path, paths, dataset_reader=reader)) == ["A dog", "It ran"]
 
 
 def test_changes_are_noticed(tmp_path: Path, data: Path) -> None:
