@@ -121,7 +121,7 @@ class GridRunner:
         out.mkdir(parents=True, exist_ok=True)
         # A forked process does not import AllenNLP again, and runs the code of `commit`.
         process = multiprocessing.get_context("fork").Process(
-            target=train, args=(cell.config_in(self.folders), out), daemon=True
+            target=train, args=(cell.config_in(self.folders), out)
         )
         process.start()
         return Run(cell, out, process)

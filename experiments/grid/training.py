@@ -48,6 +48,7 @@ def train(config: dict[str, Any], out: Path) -> None:
         for checkpoint in out.glob("*_state_*.th"):
             checkpoint.unlink()
     params = Params({**config, "trainer": trainer})
+    params.pop("test_data_path", None)  # AllenNLP would also put its words into the vocabulary
     prepare_global_logging(str(out))
     prepare_environment(params)
     loop = TrainModel.from_params(params=params, serialization_dir=str(out), local_rank=0)

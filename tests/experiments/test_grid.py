@@ -149,6 +149,19 @@ def test_rows_and_resuming(runner: GridRunner, monkeypatch: pytest.MonkeyPatch) 
     assert len(runner.left({"seed": {"1"}})) == 3
 
 
+@pytest.mark.parametrize(
+    "key", ["data_loader+: { num_workers: 1 }", "test_data_path: '@data@/not/there'"]
+)
+def test_configs_of_users(key: str, tmp_path: Path) -> None:
+    """Worker processes read the same instances, and only training and validation data are read."""
+    file = edited(tmp_path, "trainer+:", f"{key}, trainer+:")
+    file.write_text(file.read_text().replace("fractions: [0.5]", "fractions: [1]"))
+    runner = GridRunner(read_grid(file), tmp_path / "rows.jsonl", ROOT / "fixtures", tmp_path / "work")
+    assert runner.run(runner.left({"bilm": {"none"}, "seed": {"1"}})) == 0
+    (row,) = read_rows(runner.rows_file)
+    assert row["instances"] == len((ROOT / "fixtures/tagging/train.tsv").read_text().splitlines())
+
+
 def test_the_best_epoch_is_reported(tmp_path: Path) -> None:
     """Expected: the validation metrics that AllenNLP wrote for the epoch of the least accuracy,
     which is made the best, so that it is not the last."""
