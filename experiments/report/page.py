@@ -1,5 +1,6 @@
 """The page of results as Markdown."""
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,8 +27,8 @@ from experiments.rows import Row
 PLACEHOLDER = re.compile(r"\{(\w+)\s+(\w+)\}|\{[^{}]*\}")
 PROSE = ("Results", "What the numbers say", "Documents as one sentence", "Method")
 """Sections without a table."""
-BASELINE = "No task model has pretrained word vectors, with or without ELMo."
-"""What a picture of the grid's results compares."""
+BASELINE = "\n\nNo task model has pretrained word vectors, with or without ELMo."
+"""What a picture of the grid's results compares, if it is so."""
 
 MAIN = (
     "Results",
@@ -162,8 +163,14 @@ def _table_1(results: Results, folder: Path) -> str:
             columns.append((f"gain over {first[0]}", differences(list(zip(first[1], elmos)))))
     pictures.gains(bars, folder / "gains.svg")
     heads, cells = zip(*columns)
-    picture = f"![{_measured(bars)}](results/gains.svg)\n\n{BASELINE}"
+    picture = f"![{_measured(bars)}](results/gains.svg){_baseline(results, 'table 1')}"
     return f"{picture}\n\n{table(heads, zip(*cells))}"
+
+
+def _baseline(results: Results, name: str) -> str:
+    """`BASELINE`, unless a config of this table loads a file of vectors."""
+    configs = (json.dumps(cell.config) for cell in results.grid.tables[name])
+    return "" if any('"pretrained_file": "' in config for config in configs) else BASELINE
 
 
 def _measured(bars: Mapping[str, Mapping[str, Summary]]) -> str:
@@ -321,15 +328,15 @@ def _figure_1(results: Results, folder: Path) -> str:
             rows.append([title, f"{100 * fraction:g} %", _size(list(found.values())), *cells])
     columns = ["task", "part", "examples", *(_role(bilm) for bilm in bilms)]
     picture = "![Results with parts of the training data, as in the table](results/figure1.svg)"
-    return f"{picture}\n\n{BASELINE}\n\n{table(columns, rows)}"
+    return f"{picture}{_baseline(results, 'figure 1')}\n\n{table(columns, rows)}"
 
 
 def _mixes(results: Results) -> str:
     """The learned weights of each mix of layers."""
     found: list[tuple[str, str, list[str], str]] = []
     for task, bilms in _by_task(results, "table 1").items():
-        settings = bilms[_models(results, bilms)[0]]
-        if settings["place"] is None:
+        settings = bilms[bilm := _models(results, bilms)[0]]
+        if bilm == "none" or "transformer" in results.grid.bilms[bilm]:  # they have no such mix
             continue
         places = ["input", "output"] if settings["place"] == "both" else [settings["place"]]
         rows = results.summary(settings).rows
@@ -342,6 +349,8 @@ def _mixes(results: Results) -> str:
             s = [mean(s_j) for s_j in zip(*(mix["s"] for mix in mixes))]
             gamma = mean(mix["gamma"] for mix in mixes)
             found.append((name, str(settings["layers"]), [f"{x:.3f}" for x in s], f"{gamma:.3f}"))
+    if not found:
+        return ""
     n_layers = max((len(s) for *_, s, gamma in found if gamma), default=0) or 3
     lines = [
         [name, layers, *s, *[""] * (n_layers - len(s)), gamma] for name, layers, s, gamma in found
