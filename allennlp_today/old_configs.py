@@ -101,9 +101,12 @@ def _data_loader(iterator: Any, shuffle: bool) -> str:
     keys = iterator.get("sorting_keys") or ()  # pairs of a field and one of its lengths
     fields = dict.fromkeys(key[0] if isinstance(key, list) else key for key in keys)
     sampler = {"type": "bucket", "batch_size": size, "sorting_keys": list(fields)}
+    sampler |= {key: iterator[key] for key in ("padding_noise",) if key in iterator}
     basic = {"batch_size": size, "shuffle": shuffle}
     loader = {"basic": basic, "bucket": {"batch_sampler": sampler}}.get(str(kind))
-    return f": {json.dumps(loader)}" if loader else ""
+    others = sorted(iterator.keys() - {"type", "batch_size", "sorting_keys", "padding_noise"})
+    without = f", without {', '.join(others)}" if others else ""
+    return f": {json.dumps(loader)}{without}" if loader else ""
 
 
 def _is_allennlps(block: str, values: dict[str, Any]) -> bool:

@@ -161,6 +161,9 @@ iterator = {"type": "multiprocess", "base_iterator": {"type": "basic", "batch_si
 validation_iterator = {"type": "multiprocess", "base_iterator": {"sorting_keys": [["a", "b"]]}}
 -> validation_data_loader: {"batch_sampler": SAMPLER(32)}
 
+iterator = {"sorting_keys": [["a", "b"]], "padding_noise": 0.0, "instances_per_epoch": 9}
+-> data_loader: {"batch_sampler": NOISELESS}, without instances_per_epoch
+
 iterator = {"type": "homogeneous_batch"} -> data_loader
 
 dataset_reader.lazy = true -> data_loader.max_instances_in_memory: 1000
@@ -230,6 +233,7 @@ for name, text in {
     "MISMATCHED": MISMATCHED,
     "TRAINABLE": "train_parameters and last_layer_only for requires_grad and top_layer_only, which "
     "were false by default",
+    "NOISELESS": '{"type": "bucket", "batch_size": 32, "sorting_keys": ["a"], "padding_noise": 0.0}',
     "SAMPLER(8)": '{"type": "bucket", "batch_size": 8, "sorting_keys": ["a"]}',
     "SAMPLER(32)": '{"type": "bucket", "batch_size": 32, "sorting_keys": ["a"]}',
     "READER": "dataset_reader",
