@@ -14,7 +14,7 @@ data files, or the source file of the reader's class change.
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from functools import cache, cached_property
 from inspect import getfile
@@ -38,7 +38,7 @@ from elmo_plugin.plugin.data.local_scheme import LocalSchemeClient
 from elmo_plugin.text.characters import one_token
 from elmo_plugin.text.text_files import file_facts, find_files
 
-EDITION = 4
+EDITION = 5
 """Version of the extraction. Increase it when the same data would yield different text."""
 
 KEYS = ("train_data_path", "validation_data_path", "test_data_path")
@@ -86,7 +86,10 @@ class TaskTextClient(LocalSchemeClient):
         with _reading(self.resource):
             instances = _instances(self.reader, self.path)
             fields = (field for instance in instances for field in instance.fields.values())
-            lines = dict.fromkeys(line for field in fields for line in _lines(field) if line)
+            added = (getattr(self.reader, f"_{edge}_token", None) for edge in ("start", "end"))
+            symbols = {START_SYMBOL, END_SYMBOL, *(str(token) for token in added)}
+            texts = (_lines(field, symbols) for field in fields)
+            lines = dict.fromkeys(filter(None, chain.from_iterable(texts)))
             if not lines:
                 raise InputError(
                     f"expected text fields in the instances of {self.path}, found none"
@@ -125,15 +128,15 @@ def _reading(name: str) -> Iterator[None]:
         raise InputError(f"{name}: {error}") from error
 
 
-def _lines(field: Field) -> Iterator[str]:
-    """The texts of a field, or of those in a list, with spaces between words."""
+def _lines(field: Field, symbols: Set[str]) -> Iterator[str]:
+    """The texts of a field, or of those in a list, with spaces between words but no symbols."""
     if isinstance(field, ListField):
         for element in field.field_list:
-            yield from _lines(element)
+            yield from _lines(element, symbols)
     elif isinstance(field, TextField):
         words = [token.ensure_text() for token in field.tokens]
         if any(getattr(token, "text_id", None) is not None for token in field.tokens):
             expected = "words, from a tokenizer that the task with ELMo also needs"
             raise InputError(f"expected {expected}, found the word pieces {' '.join(words)}")
-        kept = (word for word in words if word not in (START_SYMBOL, END_SYMBOL))
+        kept = (word for word in words if word not in symbols)
         yield " ".join(map(one_token, kept))

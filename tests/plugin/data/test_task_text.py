@@ -129,6 +129,14 @@ def test_several_tasks(tmp_path: Path) -> None:
     assert lines(task(tmp_path, paths, dataset_reader=reader)) == ["A dog", "It ran"]
 
 
+@pytest.mark.parametrize("symbols", [{}, {"start_symbol": "<go>", "end_symbol": "<stop>"}])
+def test_symbols_of_the_config(symbols: dict[str, str], tmp_path: Path) -> None:
+    """By hand: the two words of the file, without the symbols that its reader adds."""
+    (tmp_path / "pairs").write_text("dog\tHund\n")
+    reader = {"type": "seq2seq", "source_tokenizer": "whitespace", **symbols}
+    assert lines(task(tmp_path, str(tmp_path / "pairs"), dataset_reader=reader)) == ["dog", "Hund"]
+
+
 def test_changes_are_noticed(tmp_path: Path, data: Path) -> None:
     """Property: the corpus is that of the data and the reader as they are now."""
     path = task(tmp_path, str(data), dataset_reader=classification("whitespace"))
