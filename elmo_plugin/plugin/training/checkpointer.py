@@ -276,6 +276,9 @@ class BiLMCheckpointer(Checkpointer):
         if own["stopped_early"]:
             # The trainer checks this only after an epoch, so it would train one more.
             trainer["epochs_completed"] = sys.maxsize
+        # A scheduler that unfreezes the parameters does so only after an epoch.
+        for name, parameter in self._model.named_parameters():
+            parameter.requires_grad_(name in own["trained"])
         model.update(own["resume_states"])
         if (order := own.get(GRADIENT_ORDER)) is not None:
             model[GRADIENT_ORDER] = order
@@ -309,6 +312,7 @@ def _rank_state(trainer: GradientDescentTrainer) -> dict[str, Any]:
     return {
         GRADIENT_ORDER: parallel.gradient_order() if is_parallel else None,
         "random_states": get_random_states(),
+        "trained": [name for name, x in trainer.model.named_parameters() if x.requires_grad],
         # These are the trainer's own conditions for its next steps: write best.th, and stop.
         "is_best": is_validated and tracker.is_best_so_far(),
         "stopped_early": end_of_epoch and tracker.should_stop_early(),

@@ -63,6 +63,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     # If training continued after it should have stopped, it would reach a better epoch.
     "early_stopping": {"patience": 1, "make_model": partial(ToyModel, scores=(0.5, 0.3, 0.9))},
     "unvalidated": {"callbacks": [EVERY_SECOND], "num_epochs": 2},
+    "unfreezing": {
+        "optimizer": {"type": "adam", "parameter_groups": [[["weight"], {}], [["bias"], {}]]},
+        "learning_rate_scheduler": {"type": "slanted_triangular", "gradual_unfreezing": True},
+    },
 }
 
 
