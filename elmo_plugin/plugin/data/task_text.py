@@ -86,10 +86,9 @@ class TaskTextClient(LocalSchemeClient):
         with _reading(self.resource):
             instances = _instances(self.reader, self.path)
             fields = (field for instance in instances for field in instance.fields.values())
-            added = (getattr(self.reader, f"_{edge}_token", None) for edge in ("start", "end"))
-            symbols = {START_SYMBOL, END_SYMBOL, *(str(token) for token in added)}
-            texts = (_lines(field, symbols) for field in fields)
-            lines = dict.fromkeys(filter(None, chain.from_iterable(texts)))
+            added = (getattr(self.reader, f"_{x}_token", None) or "" for x in ("start", "end"))
+            symbols = {START_SYMBOL, END_SYMBOL, *map(str, added)}
+            lines = dict.fromkeys(x for field in fields for x in _lines(field, symbols) if x)
             if not lines:
                 raise InputError(
                     f"expected text fields in the instances of {self.path}, found none"
