@@ -149,20 +149,17 @@ def test_a_published_config(name: str, tmp_path: Path, bilm_files: BiLMFiles) ->
 
 MISMATCHED = 'type: "pretrained_transformer_mismatched", with model_name for pretrained_model, '
 OUTDATED = """
-validation_iterator = {"batch_size": 8, "sorting_keys": [["a", "b"], ["a", "c"]]}
+validation_iterator = {"batch_size": 8, "sorting_keys": [["a", "b"], ["a"]], "padding_noise": 0}
 -> validation_data_loader: {"batch_sampler": SAMPLER(8)}
 
 iterator = "basic" -> data_loader: {"batch_size": 32, "shuffle": true}
 validation_iterator = {"type": "basic", "batch_size": 8}
 -> validation_data_loader: {"batch_size": 8, "shuffle": false}
 
-iterator = {"type": "multiprocess", "base_iterator": {"type": "basic", "batch_size": 9}}
--> data_loader: {"batch_size": 9, "shuffle": true}
+iterator = {"type": "multiprocess", "base_iterator": {"type": "basic", "instances_per_epoch": 9}}
+-> data_loader: {"batch_size": 32, "shuffle": true}, without instances_per_epoch
 validation_iterator = {"type": "multiprocess", "base_iterator": {"sorting_keys": [["a", "b"]]}}
 -> validation_data_loader: {"batch_sampler": SAMPLER(32)}
-
-iterator = {"sorting_keys": [["a", "b"]], "padding_noise": 0.0, "instances_per_epoch": 9}
--> data_loader: {"batch_sampler": NOISELESS}, without instances_per_epoch
 
 iterator = {"type": "homogeneous_batch"} -> data_loader
 
@@ -233,8 +230,7 @@ for name, text in {
     "MISMATCHED": MISMATCHED,
     "TRAINABLE": "train_parameters and last_layer_only for requires_grad and top_layer_only, which "
     "were false by default",
-    "NOISELESS": '{"type": "bucket", "batch_size": 32, "sorting_keys": ["a"], "padding_noise": 0.0}',
-    "SAMPLER(8)": '{"type": "bucket", "batch_size": 8, "sorting_keys": ["a"]}',
+    "SAMPLER(8)": '{"type": "bucket", "batch_size": 8, "sorting_keys": ["a"], "padding_noise": 0}',
     "SAMPLER(32)": '{"type": "bucket", "batch_size": 32, "sorting_keys": ["a"]}',
     "READER": "dataset_reader",
 }.items():
