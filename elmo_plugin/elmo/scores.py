@@ -184,9 +184,10 @@ def regions(scores: Any, start: Any, end: Any, after: int = 0) -> np.ndarray:
 
 def joined_scores(row: Row, some: list[SentenceScores]) -> SentenceScores:
     """The scores of a row from those of its sentences."""
-    places = places_of_row(row)
-    if row[0].spans is None:
-        places = {"sentence": places["sentence"]} if len(row) > 1 else {}
+    is_raw = row[0].spans is not None
+    places = places_of_row(row) if is_raw or len(row) > 1 else {}
+    if places and not is_raw:
+        places = {"sentence": places["sentence"]}
     if len(some) == 1:
         return some[0]._replace(**places)
     tokens = [token for x in some for token in x.tokens]
