@@ -51,7 +51,7 @@ from elmo_plugin.ops.private_torch import CPU_HAS_BFLOAT16
 from experiments import new_parser, run
 from experiments.markdown import table
 from experiments.probe import Tagged, probe_accuracy, read_treebank
-from experiments.rows import ORIGIN, RESULTS, ROOT, Row, known_rows, save_rows
+from experiments.rows import ORIGIN, RESULTS, ROOT, Row, read_rows, save_rows
 
 FILE = RESULTS / "from_scratch.jsonl"
 CONFIG = ROOT / "training_configs" / "bilm.jsonnet"
@@ -68,7 +68,7 @@ SHOWN = {
     "pieces": "causal transformer, word pieces",
     "masked": "masked transformer, word pieces",
 }
-"""What tables call a model."""
+"""What the table calls a model."""
 
 
 class Text(NamedTuple):
@@ -312,12 +312,6 @@ def of_elmo(text: Text, treebank: Sequence[Tagged], arguments: Any) -> tuple[Row
     return {"dim": 512, "layers": 2, "steps": arguments.epochs}, metrics, seconds
 
 
-def quality(row: Row) -> float:
-    """How good a result is: minus its perplexity, or the accuracy of a masked transformer."""
-    metrics = row["metrics"]
-    return -metrics["perplexity"] if "perplexity" in metrics else metrics["accuracy"]
-
-
 def by_time(rows: Sequence[Row]) -> str:
     """A line for each result, in the order of models and of their times."""
     lines = []
@@ -332,28 +326,6 @@ def by_time(rows: Sequence[Row]) -> str:
             lines.append(line)
     heads = ["model", "tokens", "layers", "rate", "seed", "epochs"]
     return table([*heads, "CPU minutes", "perplexity", "tags, %"], lines)
-
-
-def best(rows: Sequence[Row]) -> str:
-    """The best result of each model on each text."""
-    lines = []
-    for kind, name in SHOWN.items():
-        own = [row for row in rows if row["settings"]["model"] == kind]
-        for n_tokens in sorted({row["settings"]["tokens"] for row in own}):
-            found = [row for row in own if row["settings"]["tokens"] == n_tokens]
-            row = max(found, key=quality)
-            of, metrics = row["settings"], row["metrics"]
-            line = [name, n_tokens, f"{of['layers']} x {of['dim']}", row["seconds"] / 60]
-            lines.append([*line, metrics.get("perplexity", ""), metrics["accuracy"]])
-    return table(["", "tokens", "layers", "CPU minutes", "perplexity", "tags, %"], lines)
-
-
-def sections(folder: Path) -> dict[str, str]:
-    """The sections of the results page by title, if the folder of rows has those of this file."""
-    rows = known_rows(folder / FILE.name)
-    if not rows:
-        return {}
-    return {"From scratch": best(rows), "From scratch by time": by_time(rows)}
 
 
 def main() -> None:
@@ -390,6 +362,7 @@ def main() -> None:
         }
         save_rows(arguments.results, [row])
         print(json.dumps(row), flush=True)
+    print(by_time(read_rows(arguments.results)))
 
 
 if __name__ == "__main__":
