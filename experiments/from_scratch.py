@@ -283,6 +283,7 @@ def of_elmo(text: Text, treebank: Sequence[Tagged], arguments: Any) -> tuple[Row
         changes: Row = {
             "train_data_path": f"{folder}/train.txt",
             "validation_data_path": None,
+            "vocabulary.corpus": f"{folder}/train.txt",
             "numpy_seed": arguments.seed,
             "pytorch_seed": arguments.seed,
             "random_seed": arguments.seed,
@@ -298,7 +299,7 @@ def of_elmo(text: Text, treebank: Sequence[Tagged], arguments: Any) -> tuple[Row
         archive = f"{folder}/model/model.tar.gz"
         model, elmo = LanguageModel.from_archive(archive), Elmo.from_archive(archive)
         total = 0.0
-        for scores in model.score(text.heldout):
+        for scores in model.score(text.heldout, base="e"):
             total -= scores.forward[[*scores.in_vocabulary, True]].sum()
         found = [
             np.concatenate([x.mean(0) for x in elmo.embed(part.sentences, layer="all")])
