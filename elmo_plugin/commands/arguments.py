@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from elmo_plugin.checks import MOST, InputError, device_named, fail, shown
 from elmo_plugin.commands.streams import standard_input
@@ -55,13 +55,15 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cuda-device", type=int, default=-1, help="a GPU, or -1 for the CPU")
 
 
-def add_initial_state(parser: argparse.ArgumentParser) -> None:
+def add_initial_state(parser: argparse.ArgumentParser, default: str | None) -> None:
+    """`default`: `None` for that of the archive, as in `Elmo.from_archive`."""
+    by_default = "" if default else "; by default that of the archive of a task, or else warm"
     parser.add_argument(
         "--initial-state",
         choices=INITIAL_STATES,
-        default="warm",
+        default=default,
         help="the LSTM state at the start of a sentence: warm, one fixed state; zero, zeros; "
-        "carry, the state after earlier sentences, as in AllenNLP 0.9",
+        f"carry, the state after earlier sentences, as in AllenNLP 0.9{by_default}",
     )
 
 
@@ -76,15 +78,16 @@ def named_bilm(args: argparse.Namespace) -> tuple[list[File], str]:
     return list(named.values()), device
 
 
-def load_elmo(args: argparse.Namespace, initial_state: str = "warm") -> Elmo:
+def load_elmo(args: argparse.Namespace, **options: Any) -> Elmo:
     """
     Load the biLM that the arguments name, in evaluation mode and on its device. Raises errors as
-    `named_bilm` and `find_bilm`.
+    `named_bilm`, `find_bilm` and `check_shard`.
     """
     limit_threads()
     files, device = named_bilm(args)
-    options = {"initial_state": initial_state, "precision": args.precision}
-    return Elmo.from_found(find_bilm(*files), **options).eval().to(device)
+    elmo = Elmo.from_found(find_bilm(*files), precision=args.precision, **options)
+    check_shard(args, elmo.initial_state)
+    return elmo.eval().to(device)
 
 
 def text_file(argument: str, path: str) -> tuple[str, Path | BinaryIO]:
@@ -171,10 +174,10 @@ def _shard(text: str) -> tuple[int, int]:
     return first - 1, n_shards
 
 
-def check_shard(args: argparse.Namespace) -> None:
+def check_shard(args: argparse.Namespace, initial_state: str) -> None:
     """Raise an `InputError` if a shard is read with `carry`."""
-    if args.initial_state == "carry" and args.shard[1] > 1:
+    if initial_state == "carry" and args.shard[1] > 1:
         raise InputError(
-            "--shard: expected --initial-state zero or warm, found carry, under which results "
+            "--shard: expected the initial state zero or warm, found carry, under which results "
             "depend on earlier sentences, which are in another shard"
         )

@@ -8,7 +8,6 @@ from elmo_plugin.commands.arguments import (
     add_model_arguments,
     add_shard,
     check_output_file,
-    check_shard,
     count_lines,
     load_elmo,
     text_file,
@@ -45,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the number of sentences of ordinary length in a batch; on a GPU 512, unless they "
         "carry their states (default: 64)",
     )
-    add_initial_state(parser)
+    add_initial_state(parser, None)
     parser.add_argument(
         "--float16", action="store_true", help="write float16, which halves the size"
     )
@@ -90,9 +89,9 @@ def run(args: argparse.Namespace) -> None:
         fail("output_file", "--pool and no --use-sentence-keys for a NumPy file", args.output_file)
     # A batch cannot have more sentences than a part of the dump.
     args.batch_size = optional_count("--batch-size", args.batch_size, most=PART_SENTENCES)
-    check_shard(args)
     name, file = text_file("input_file", args.input_file)
-    elmo = load_elmo(args, args.initial_state)
+    given = {} if args.initial_state is None else {"initial_state": args.initial_state}
+    elmo = load_elmo(args, **given)
     if isinstance(args.layer, int):
         args.layer = check_count("--layer", args.layer, least=0, most=elmo.n_layers - 1)
     settings = DumpSettings(

@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=2,
         help="the base of the logarithms: 2 for bits, e for nats",
     )
-    add_initial_state(parser)
+    add_initial_state(parser, "warm")
     add_shard(parser)
     add_model_arguments(parser)
     parser.add_argument("--vocabulary-file", help="the words of the softmax in bilm-tf's files")
@@ -143,7 +143,7 @@ def _check_arguments(args: argparse.Namespace, kind: str) -> None:
     if kind != "--pairs" and (args.per_token or args.each_pair):
         raise InputError(f"--per-token and --each-pair: expected --pairs with them, found {kind}")
     if kind == "a text":
-        check_shard(args)
+        check_shard(args, args.initial_state)
         if args.documents and (args.shard != (0, 1) or args.raw == RUNNING):
             raise InputError(
                 "--documents: expected neither --shard, which would divide documents, nor "

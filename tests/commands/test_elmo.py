@@ -114,6 +114,20 @@ def test_precision(tmp_path, options, bilm_files, precision):
     numpy.testing.assert_array_equal(read(tmp_path / "out")["0"], expected, strict=True)
 
 
+def test_the_initial_state_of_an_archive(text, tmp_path, bilm_files):
+    """The expected vectors are those of the model that was saved. Of one that carries its state,
+    another process cannot read a shard."""
+    arguments = "--top", "--archive-file", tmp_path / "model"
+    elmo = Elmo.from_files(*bilm_files, initial_state="zero")
+    elmo.save(tmp_path / "model")
+    run(text, tmp_path / "out", *arguments)
+    expected = elmo.embed(TEXT[0], "top")
+    numpy.testing.assert_allclose(read(tmp_path / "out")["0"], expected, atol=1e-6)
+    Elmo.from_files(*bilm_files, initial_state="carry").save(tmp_path / "model")
+    with pytest.raises(InputError, match=r"^--shard: .* found carry"):
+        run(text, tmp_path / "carried", *arguments, "--shard", "1/2")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--all"], ["--layer", 1, "--float16"], ["--top", "--initial-state", "carry"]],
@@ -356,7 +370,7 @@ def test_cropped_tokens(tmp_path, options, caplog, lines, share):
 
 @pytest.mark.parametrize(
     "command, defaults",
-    [("elmo", ["fp32", "-1", "64", "warm", "1/1"]), ("uses", ["0", "top", "1/1", "fp32", "-1"])],
+    [("elmo", ["fp32", "-1", "64", "1/1"]), ("uses", ["0", "top", "1/1", "fp32", "-1"])],
 )
 def test_help_says_each_default_once(capsys, command, defaults):
     """The expected help lists the options in order, with each default as one would type it."""

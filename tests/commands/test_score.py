@@ -200,7 +200,7 @@ OF_A_TEXT = "--entropy --base=e --shard=1/2 --documents --rank --unknown-missing
         ("--pairs text --output-file out", "text, line 1: expected a JSON object"),
         ("text --documents --shard 1/2", "--documents: expected neither --shard"),
         ("text --documents --running-text", "--documents: expected neither --shard"),
-        ("text --initial-state carry --shard 1/2", "--shard: expected --initial-state zero or w"),
+        ("text --initial-state carry --shard 1/2", "--shard: expected the initial state zero or w"),
         ("blank", "blank, line 2: expected a sentence, found an empty line"),
         ("blank --output-file out", "blank, line 2: expected a sentence, found an empty line"),
         ("table.csv", "table.csv, line 4: expected a value in the column sentence"),
