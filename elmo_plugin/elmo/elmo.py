@@ -199,7 +199,9 @@ class Elmo(BiLMLayers):
         `hf://USER/REPOSITORY`; or the name of an installed model. `kwargs` are those of `Elmo`.
 
         A task model and the folder of `save` have trained mixes. They are loaded too, and the
-        parameters of `Elmo` with which they were trained are the defaults of `kwargs`.
+        parameters of `Elmo` with which they were trained are the defaults of `kwargs`. They are not
+        loaded, with a warning, if `kwargs` have another `num_output_representations`,
+        `do_layer_norm` or `use_top_only`. They are with another `initial_state`.
         """
         return cls.from_found(find_bilm(archive_file), **kwargs)
 
@@ -218,7 +220,8 @@ class Elmo(BiLMLayers):
             return elmo
         states = elmo._state_of_mixes(), loaded.mixes.state
         own, trained = ({name: x.shape for name, x in state.items()} for state in states)
-        if own == trained:
+        normalized = settings.get("do_layer_norm", False)
+        if own == trained and elmo._normalizes == normalized:
             elmo.load_state_dict(loaded.mixes.state, strict=False)
         else:
             logger.warning("the trained mixes are of another number or form, and are not loaded")

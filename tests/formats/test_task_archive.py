@@ -98,11 +98,15 @@ def test_the_mixes(bilm_archive: str, tmp_path: Path, settings: dict[str, Any]) 
 def test_other_mixes_are_asked_for(bilm_archive: str, tmp_path: Path, caplog: Any) -> None:
     """Then the trained ones are not loaded. The expected vectors are those of the language model's
     archive."""
-    write_task(tmp_path / "a", elmo={"archive_file": bilm_archive, "num_output_representations": 2})
     plain = Elmo.from_archive(bilm_archive).embed(SENTENCE)
-    one = Elmo.from_archive(tmp_path / "a", num_output_representations=1).embed(SENTENCE)
-    assert numpy.array_equal(one, plain)
-    assert "the trained mixes are of another number or form, and are not loaded" in caplog.text
+    others: list[dict[str, Any]] = [{"do_layer_norm": True}, {"num_output_representations": 1}]
+    for name, n_mixes, other in zip("ba", (1, 2), others):
+        embedder = {"archive_file": bilm_archive, "num_output_representations": n_mixes}
+        write_task(tmp_path / name, elmo=embedder)
+        caplog.clear()
+        found = Elmo.from_archive(tmp_path / name, **other).embed(SENTENCE)
+        assert numpy.array_equal(found, Elmo.from_archive(bilm_archive, **other).embed(SENTENCE))
+        assert "the trained mixes are of another number or form, and are not loaded" in caplog.text
     fixed = Elmo.from_archive(tmp_path / "a", scalar_mix_parameters=[0, 0, 0])
     assert_close(fixed.embed(SENTENCE), plain, what="vectors", atol=1e-6)
 
