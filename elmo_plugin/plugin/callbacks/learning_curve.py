@@ -88,7 +88,8 @@ class LearningCurveCallback(TrainerCallback):
 def draw(curve: Path) -> None:
     """
     Draw the file `learning_curve.jsonl` as a PNG file next to it: the training loss by batch, and
-    the logarithms of the held-out perplexities, which are losses too (nats per token).
+    that of validation; for a biLM the logarithms of the held-out perplexities, which are losses too
+    (nats per token).
     """
     import numpy as np
     from matplotlib.figure import Figure  # not pyplot, whose settings belong to the caller
@@ -97,19 +98,25 @@ def draw(curve: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
 
-    curves = {
-        SAMPLED: ("training, sampled softmax", "-"),
-        "training_loss": ("training, full softmax", "-"),
-        "validation_forward_perplexity": ("held-out, forward, full softmax", "o--"),
-        "validation_backward_perplexity": ("held-out, backward, full softmax", "s--"),
-    }
+    unit, curves = (
+        "loss",
+        {"training_loss": ("training", "-"), "validation_loss": ("held-out", "o--")},
+    )
+    if any(SAMPLED in line or "validation_forward_perplexity" in line for line in lines):  # a biLM
+        unit = "negative log likelihood (nats a token)"
+        curves = {
+            SAMPLED: ("training, sampled softmax", "-"),
+            "training_loss": ("training, full softmax", "-"),
+            "validation_forward_perplexity": ("held-out, forward, full softmax", "o--"),
+            "validation_backward_perplexity": ("held-out, backward, full softmax", "s--"),
+        }
     for key, (label, marker) in curves.items():
         if points := [(line["batch"], line[key]) for line in lines if key in line]:
             batches, values = zip(*points)
             losses = np.log(values) if key.endswith("perplexity") else values
             axes.plot(batches, losses, marker, label=label)
     axes.set_xlabel("batches")
-    axes.set_ylabel("negative log likelihood (nats a token)")
+    axes.set_ylabel(unit)
     axes.grid(alpha=0.3)
     title = GAP if any(SAMPLED in line for line in lines) else None
     axes.legend(title=title, fontsize="small", title_fontsize="small")

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from allennlp.common import Params
+from matplotlib.axes import Axes
 from tensorboardX import SummaryWriter
 from wandb.sdk.wandb_run import Run
 
@@ -47,13 +49,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         GIVEN["tensorboard"].append({name: value})
         add_scalar(self, name, value, *args)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "log", spy_on_log)
-        patch.setattr(SummaryWriter, "add_scalar", spy_on_scalars)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(Run, "log", spy_on_log)
+        monkeypatch.setattr(SummaryWriter, "add_scalar", spy_on_scalars)
         for name in ("CONFIG_DIR", "CACHE_DIR", "DATA_DIR"):
-            patch.setenv(f"WANDB_{name}", str(folder))
+            monkeypatch.setenv(f"WANDB_{name}", str(folder))
         for name, value in (("MODE", "offline"), ("SILENT", "true"), ("ERROR_REPORTING", "false")):
-            patch.setenv(f"WANDB_{name}", value)
+            monkeypatch.setenv(f"WANDB_{name}", value)
         allennlp("train", write_config(folder, callbacks), "-s", folder / "run")
     return folder / "run"
 
@@ -124,6 +126,18 @@ def test_the_curve_of_short_epochs_without_the_penalty(tmp_path: Path) -> None:
     for number in range(1, 13):
         give(callback, number, float(number), penalty=100.0)
     assert lines(tmp_path) == [(5, 3.0), (10, 8.0)]
+
+
+def test_the_picture_of_a_task(tmp_path: Path) -> None:
+    """It has the losses of the task's own training and validation, which are those that are given;
+    the softmax and the perplexities are a biLM's."""
+    callback = LearningCurveCallback(str(tmp_path), interval=1)
+    trainer: Any = SimpleNamespace(_total_batches_completed=1)
+    give(callback, 1, 3.0)
+    with patch.object(Axes, "plot") as plot, patch.object(Axes, "legend"):
+        callback.add_validation(trainer, {"validation_loss": 2.0, "validation_accuracy": 0.5})
+    found = {call.kwargs["label"]: call.args[:2] for call in plot.call_args_list}
+    assert found == {"training": ((1,), (3.0,)), "held-out": ((1,), (2.0,))}
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
