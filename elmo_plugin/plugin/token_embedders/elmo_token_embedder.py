@@ -13,7 +13,7 @@ from elmo_plugin.formats.archive import source_of
 from elmo_plugin.formats.find import find_bilm, one_bilm
 from elmo_plugin.modules import BiLM
 from elmo_plugin.plugin.token_embedders.options_in_vocabulary import (
-    is_archive,
+    LOADED,
     options_in_vocabulary,
     put_options_in_vocabulary,
 )
@@ -87,7 +87,6 @@ class ElmoEmbedder(TokenEmbedder):
         elmo_dim: Optional[int] = None,
         cache_dir: Optional[str] = None,
         vocab: Optional[Vocabulary] = None,
-        serialization_dir: Optional[str] = None,
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -95,8 +94,8 @@ class ElmoEmbedder(TokenEmbedder):
         with named(NAME):
             files = one_bilm((pretrained, archive_file, options_file, weight_file))
         source = source_of(pretrained, archive_file, options_file, weight_file)
-        known = options_in_vocabulary(vocab, source, serialization_dir)
-        cache_dir = None if is_archive(serialization_dir) else cache_dir
+        known = options_in_vocabulary(vocab, source)
+        cache_dir = cache_dir if LOADED.get() is None else None
         kwargs.update(dropout=dropout, cache_dir=cache_dir)
         with named(NAME):
             if known is not None:
@@ -181,7 +180,7 @@ def _check_keys(kwargs: Mapping[str, Any], own: Set[str]) -> None:
     # Boundaries would be misread as tokens.
     passed_on = signature(Elmo).parameters.keys() - {"bilm", "keep_sentence_boundaries"}
     if unknown := sorted(kwargs.keys() - passed_on):
-        keys = ", ".join(sorted((own | passed_on) - {"vocab", "serialization_dir", "kwargs"}))
+        keys = ", ".join(sorted((own | passed_on) - {"vocab", "kwargs"}))
         raise InputError(f"{NAME}: unknown keys {', '.join(unknown)}; its keys are {keys}")
 
 

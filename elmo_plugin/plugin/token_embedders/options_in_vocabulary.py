@@ -4,9 +4,9 @@ complete. AllenNLP saves the vocabulary after the model is built, and passes it 
 loading. The weights of the biLM are among those of the task model.
 
 For an archive or the folder of a run, AllenNLP loads the weights after it has built the model, so
-the files of the biLM are not needed. A model that is trained needs them. The two cases differ in
-the folder that AllenNLP passes, which contains weights and the same options only in the first;
-there, `Elmo.from_options` returns a biLM that cannot be used before its weights are loaded.
+the files of the biLM are not needed, and `Elmo.from_options` returns a biLM that cannot be used
+before its weights are loaded. A model that is trained needs them, also in a run that is recovered,
+which may have no checkpoint. Importing this module makes `Model.load` say that it loads.
 
 Each entry is a word in a separate namespace. A vocabulary that is used for several runs can only
 grow, so entries are numbered, and the last entry of a source is valid. `formats/archive.py`
@@ -16,17 +16,23 @@ reads them too.
 import json
 import logging
 import os
-from pathlib import Path
+from contextvars import ContextVar
+from functools import wraps
 
+from allennlp.common import Params
 from allennlp.data import Vocabulary
+from allennlp.models import Model
 
-from elmo_plugin.files.torch_file import DamagedFileError, check_torch_file
-from elmo_plugin.formats.archive import FILE, NAMESPACE, WEIGHTS, stored_options
+from elmo_plugin.files.torch_file import check_torch_file
+from elmo_plugin.formats.archive import NAMESPACE, stored_options
 from elmo_plugin.options import BiLMOptions
 
 logger = logging.getLogger(__name__)
 
-ARCHIVED, TRAINED = WEIGHTS
+LOADED: ContextVar[str | os.PathLike | None] = ContextVar("loaded", default=None)
+"""The weights that AllenNLP loads into the model that it builds; `None` if it is trained."""
+
+_load = Model.load.__func__  # type: ignore[attr-defined]
 
 
 def put_options_in_vocabulary(vocab: Vocabulary | None, source: str, options: BiLMOptions) -> None:
@@ -40,23 +46,20 @@ def put_options_in_vocabulary(vocab: Vocabulary | None, source: str, options: Bi
     vocab.add_token_to_namespace(json.dumps(entry), NAMESPACE)
 
 
-def options_in_vocabulary(
-    vocab: Vocabulary | None, source: str, serialization_dir: str | None
-) -> BiLMOptions | None:
+def options_in_vocabulary(vocab: Vocabulary | None, source: str) -> BiLMOptions | None:
     """
-    The options of the biLM whose weights AllenNLP will load from this folder; `None` if the files
-    of the biLM are needed. If no biLM of this `source` is stored, for example because a file was
-    moved since, they are those of the only one.
+    The options of the biLM whose weights AllenNLP will load; `None` if the files of the biLM are
+    needed. If no biLM of this `source` is stored, for example because a file was moved since, they
+    are those of the only one.
 
     Raises a `DamagedFileError` if the weights are damaged, which AllenNLP does not detect at
     loading, and an `InputError` if an entry is.
     """
-    if vocab is None or serialization_dir is None or not _is_loading(serialization_dir):
+    weights = LOADED.get()
+    if vocab is None or weights is None:
         return None
+    check_torch_file(weights)
     stored = stored_options(vocab.get_token_to_index_vocabulary(NAMESPACE))
-    file = Path(serialization_dir, FILE)
-    if stored != stored_options(file.read_text("utf-8").split("\n") if file.exists() else []):
-        return None  # A recovered run has the vocabulary of its config, which may be another run's.
     if source not in stored and len(stored) == 1:
         (archived,) = stored
         logger.warning(
@@ -67,23 +70,19 @@ def options_in_vocabulary(
     return stored.get(source)
 
 
-def _is_loading(folder: str) -> bool:
-    if is_archive(folder):
-        check_torch_file(os.path.join(folder, ARCHIVED))
-        return True
-    if not _holds(folder, TRAINED):
-        return False
+@wraps(_load)
+def _load_and_say(
+    cls: type[Model],
+    config: Params,
+    serialization_dir: str | os.PathLike,
+    weights_file: str | os.PathLike | None = None,
+    cuda_device: int = -1,
+) -> Model:
+    before = LOADED.set(weights_file or os.path.join(serialization_dir, "best.th"))
     try:
-        check_torch_file(os.path.join(folder, TRAINED))
-    except DamagedFileError as error:
-        raise DamagedFileError(f"{error}. To resume training, remove it") from error
-    return True
+        return _load(cls, config, serialization_dir, weights_file, cuda_device)
+    finally:
+        LOADED.reset(before)
 
 
-def is_archive(serialization_dir: str | None) -> bool:
-    """Whether the folder is that of an archive, possibly on another machine than in training."""
-    return _holds(serialization_dir, ARCHIVED)
-
-
-def _holds(folder: str | None, name: str) -> bool:
-    return folder is not None and os.path.isfile(os.path.join(folder, name))
+Model.load = classmethod(_load_and_say)  # type: ignore[assignment]

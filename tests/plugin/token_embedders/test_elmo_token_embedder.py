@@ -16,6 +16,7 @@ from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
 from elmo_plugin.modules import BiLM
 from elmo_plugin.text.characters import words_to_characters
+from tests.formats.tasks import load, model_of, train
 
 SENTENCES = [
     "He threw the stick to the dog .".split(),
@@ -190,20 +191,21 @@ def test_mistakes(params, message):
         embedder(**params)
 
 
-def test_cache_dir(make, tmp_path, monkeypatch):
+def test_cache_dir(bilm_files, make, tmp_path, monkeypatch):
     """The expected numbers are those without a cache, and in the second epoch the biLM is not run.
-    A model that is recovered has the cache too. A model that is loaded from its archive has none,
-    so that it works where there is no such folder."""
+    A model that is trained has the cache. A model that is loaded has none, so that it works where
+    there is no such folder."""
     cached = partial(make, cache_dir=str(tmp_path / "cache"))
     ours, characters = cached(), batch_to_ids(SENTENCES)
     expected = make()(characters)
     assert torch.equal(ours(characters), expected)
     monkeypatch.setattr(BiLM, "sentences", None)
     assert torch.equal(ours(characters), expected)
-    for weights, is_kept in (("best.th", True), ("weights.th", False)):
-        torch.save({}, tmp_path / weights)
-        loaded = cached(serialization_dir=str(tmp_path))
-        assert (loaded._elmo.layer_cache is not None) == is_kept
+    config = model_of(elmo={**bilm_files._asdict(), "cache_dir": str(tmp_path / "cache")})
+    trained = train(config, tmp_path / "run")
+    for model, is_kept in ((trained, True), (load(config, tmp_path / "run"), False)):
+        cache = model._text_field_embedder.token_embedder_elmo._elmo.layer_cache
+        assert (cache is not None) == is_kept
 
 
 def test_characters_of_another_length(make):

@@ -74,18 +74,15 @@ def test_two_bilms_in_one_model(tmp_path):
     assert not torch.equal(*vectors)
 
 
-def test_weights_that_were_not_loaded(tmp_path):
-    """Training from scratch needs the files, even if the vocabulary has the biLM's sizes. A run
-    that is recovered does not, but refuses to read until its checkpoint is loaded."""
+def test_training_needs_the_files(tmp_path):
+    """Even if the vocabulary has the biLM's sizes, and in a run that is recovered."""
     config, run = config_of(write_bilm_files(tmp_path / "bilm")), tmp_path / "run"
     train(config, run)
     shutil.rmtree(tmp_path / "bilm")
-    (new := tmp_path / "new").mkdir()
-    with pytest.raises((InputError, FileNotFoundError), match=r"options\.json"):
-        Model.from_params(params(config), vocab=vocabulary_of(run), serialization_dir=str(new))
-    model = Model.from_params(params(config), vocab=vocabulary_of(run), serialization_dir=str(run))
-    with pytest.raises(RuntimeError, match="weights were never loaded; call `load_state_dict`"):
-        model.embedder(CHARACTERS)
+    (tmp_path / "new").mkdir()
+    for folder in ("new", "run"):
+        with pytest.raises((InputError, FileNotFoundError), match=r"options\.json"):
+            train_again(config, tmp_path / folder, vocabulary_of(run))
 
 
 def train_again(config: dict[str, Any], folder: Path, vocab: Vocabulary) -> torch.Tensor:
@@ -97,13 +94,14 @@ def train_again(config: dict[str, Any], folder: Path, vocab: Vocabulary) -> torc
     return model.embedder(CHARACTERS)
 
 
-def test_a_recovered_run_with_the_vocabulary_of_another(tmp_path):
-    """The vocabulary has the options of the other run's biLM, and the expected vectors are those of
-    this run before it was recovered."""
-    train(config_of(write_bilm_files(tmp_path / "other")), tmp_path / "other_run")
-    config = config_of(write_bilm_files(tmp_path / "bilm", seed=1))
+@pytest.mark.parametrize("other", ["bilm", "other"])
+def test_a_recovered_run_with_the_vocabulary_of_another(tmp_path, other):
+    """The vocabulary has the options of the other run's biLM, which may be the same, and there is
+    no checkpoint. The expected vectors are those of this run before it was recovered."""
+    configs = {x: config_of(write_bilm_files(tmp_path / x, seed=len(x))) for x in ("bilm", "other")}
+    train(configs[other], tmp_path / "other_run")
     one, again = (
-        train_again(config, tmp_path / "run", vocabulary_of(tmp_path / "other_run"))
+        train_again(configs["bilm"], tmp_path / "run", vocabulary_of(tmp_path / "other_run"))
         for _ in range(2)
     )
     assert torch.equal(one, again)
