@@ -187,12 +187,14 @@ def suite_accuracies(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     One row for each suite out of the rows of `suite_scores`, and one with the means over suites.
     `accuracy` is the percentage of items for which all formulas hold, and `formula_1` .. those of
-    each formula.
+    each formula. Raises an `InputError` if there are no rows.
     """
     suites: dict[str, dict[int, dict[str, Any]]] = {}
     for row in rows:  # those of an item agree
         suites.setdefault(row["suite"], {})[row["item"]] = row
         columns = [key for key in row if key == "correct" or key.startswith("formula_")]
+    if not suites:
+        fail("rows", "at least one", [])
     means = [
         np.array([[item[key] for key in columns] for item in items.values()], float).mean(axis=0)
         for items in suites.values()

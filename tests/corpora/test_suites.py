@@ -229,6 +229,8 @@ def test_wrong_files(model: LanguageModel, tmp_path: Path) -> None:
         suite_scores(model, files)
     with pytest.raises(InputError, match=r"^files: expected at least one suite, found"):
         suite_scores(model, [])
+    with pytest.raises(InputError, match=r"^rows: expected at least one, found \[\]$"):
+        suite_accuracies([])
 
 
 @pytest.fixture(scope="module")
