@@ -13,6 +13,8 @@ import h5py
 
 from elmo_plugin import Elmo
 
+if len(sys.argv) != 5:
+    sys.exit(__doc__)
 model, fasta, *files = sys.argv[1:]
 records = re.split(r"\n(?=>)", fileinput.hook_compressed(fasta, "r").read().strip())
 found = [re.fullmatch(r">(\S+).*\n([\s-]*[a-z][a-z\s-]*)(\*?)\s*", r, re.I) for r in records]

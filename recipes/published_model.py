@@ -14,6 +14,8 @@ import numpy as np
 
 from elmo_plugin import Elmo
 
+if len(sys.argv) != 4:
+    sys.exit(__doc__)
 model, sentence, out = sys.argv[1:]
 layers = Elmo.from_archive(model).embed(sentence, layer="all")  # (L + 1, n, 2P)
 np.savez(out, tokens=sentence.split(), words=layers[0], lstm=layers[1:])

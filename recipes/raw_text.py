@@ -11,6 +11,8 @@ import sys
 
 import spacy
 
+if sys.argv[1:] in ([], ["--help"]):
+    sys.exit(__doc__)
 language, *files = sys.argv[1:]
 nlp = spacy.blank(language)
 nlp.add_pipe("sentencizer")  # a trained pipeline, such as en_core_web_sm, is more accurate

@@ -22,6 +22,8 @@ class Vectors:
         return batch.append_column("vectors", pa.ListArray.from_arrays(ends, tokens))
 
 
+if len(sys.argv) != 4:
+    sys.exit(__doc__)
 text, out, model = sys.argv[1:]
 done = CheckpointConfig("text", f"{out}.done", delete_checkpoint_on_success=False)
 data.DataContext.get_current().checkpoint_config = done

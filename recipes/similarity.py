@@ -10,6 +10,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from elmo_plugin import Elmo
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 text, query = sys.argv[1:]
 sentences = [line for line in open(text, encoding="utf-8-sig").read().split("\n") if line.strip()]
 tokens = [sentence.split() for sentence in [query, *sentences]]

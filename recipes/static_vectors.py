@@ -14,6 +14,8 @@ from more_itertools import chunked
 
 from elmo_plugin import Elmo
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 text, out = sys.argv[1:]
 elmo = Elmo.from_pretrained("small")
 counts: Counter[str] = Counter()

@@ -65,6 +65,21 @@ def test_a_recipe_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 45
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(RECIPES.glob("*.py")) if "sys.argv" in path.read_text()],
+    ids=lambda path: path.name,
+)
+def test_help(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the recipe's docstring, which has the command."""
+    for package in ("gensim", "ray"):
+        if f"from {package}" in path.read_text():
+            pytest.importorskip(package, reason=f"{package} is not installed")
+    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+    with pytest.raises(SystemExit, match=f"python recipes/{path.name}"):
+        runpy.run_path(str(path))
+
+
 def test_published_model(tmp_path: Path) -> None:
     """The expected vectors are those of the same files in the package, which the model has as
     repositories publish them: options.json, one HDF5 file of any name, and others. Other ways to
