@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from allennlp.data import DatasetReader, Instance, Token
-from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
+from allennlp.data.dataset_readers import SequenceTaggingDatasetReader, WorkerInfo
 from allennlp_models.coref import ConllCorefReader
 from allennlp_models.structured_prediction import UniversalDependenciesDatasetReader
 
@@ -42,6 +42,14 @@ class SubsetReader(DatasetReader):
         self._base_reader = base_reader
         self._fraction = fraction
         self._repeated = repeated
+
+    def _set_worker_info(self, info: WorkerInfo | None) -> None:
+        super()._set_worker_info(info)
+        # Each worker reads the whole, without indexers, and keeps its share of the part.
+        self._base_reader._set_worker_info(None if info is None else WorkerInfo(1, 0))
+
+    def apply_token_indexers(self, instance: Instance) -> None:
+        self._base_reader.apply_token_indexers(instance)
 
     def _read(self, file_path: str) -> Iterable[Instance]:
         instances = list(self._base_reader.read(file_path))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from allennlp.data import DatasetReader
+from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.training import Checkpointer
 
 from elmo_plugin.checks import InputError
@@ -212,7 +213,8 @@ def test_a_killed_run_continues_with_the_same_numbers(tmp_path, monkeypatch):
 
 
 def test_subsets_are_nested() -> None:
-    """A property: in the order of the whole, a larger part has all of a smaller one."""
+    """A property: in the order of the whole, a larger part has all of a smaller one. Workers of a
+    data loader read the same part."""
     base = DatasetReader.by_name("sequence_tagging")()
     path = str(ROOT / "fixtures" / "tagging" / "train.tsv")
     texts = [str(instance["tokens"]) for instance in base.read(path)]
@@ -229,6 +231,10 @@ def test_subsets_are_nested() -> None:
     repeated = readers.SubsetReader(base, 0.3, repeated=True).read(path)
     found = [str(instance["tokens"]) for instance in repeated]
     assert found == (parts[1] * 4)[: len(texts)]
+    subset = readers.SubsetReader(base, 0.3)
+    loader = MultiProcessDataLoader(subset, path, batch_size=4, num_workers=2)
+    found = [str(instance["tokens"]) for instance in loader.iter_instances()]
+    assert sorted(found) == sorted(parts[1])
     with pytest.raises(InputError, match="fraction: expected a number above 0"):
         readers.SubsetReader(base, 0.0)
 
