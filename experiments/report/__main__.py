@@ -1,7 +1,16 @@
 from pathlib import Path
 
 from elmo_plugin.files.atomic_write import atomic_write
-from experiments import agreement, blimp, dwug, new_parser, reading_times, run, syntaxgym
+from experiments import (
+    agreement,
+    blimp,
+    dwug,
+    from_scratch,
+    new_parser,
+    reading_times,
+    run,
+    syntaxgym,
+)
 from experiments import report as package
 from experiments.grid.cells import read_grid
 from experiments.report.analyses import analysis_sections
@@ -21,7 +30,7 @@ def write_page(
     results = Results(read_grid(grid), read_rows(rows), str(rows))
     pictures = out.parent / "results"
     sections = grid_sections(results, pictures) | analysis_sections(rows.parent)
-    for analysis in (blimp, syntaxgym, reading_times):
+    for analysis in (blimp, syntaxgym, reading_times, from_scratch):
         sections |= analysis.sections(rows.parent, pictures)
     for without_picture in (agreement, dwug):
         sections |= without_picture.sections(rows.parent)

@@ -37,6 +37,7 @@ MAIN = (
     "Agreement",
     "Reading times",
     "Change of meaning",
+    "From scratch",
     "Table 1: with and without ELMo",
 )
 """The sections of the main results; all others are details."""
@@ -49,6 +50,7 @@ ORDER = (
     "Agreement by construction",
     "Reading times by surprisal",
     "Change of meaning by layer",
+    "From scratch by time",
     "The data, and the paper's results",
     "Table 2: layers",
     "Table 3: places",

@@ -1,4 +1,5 @@
 import math
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from experiments.rows import read_rows
 from tests.conftest import write_file
 from tests.experiments.test_probe import CONLLU
 
+PICTURE = "pictures/from_scratch.svg"
 WORDS = ["the", "dog", "stick", "."]
 LONG = WORDS * (WINDOW // 2)  # twice as long as a window
 TEXT = Text([WORDS] * 3, [["the", "odd", "dog"], ["."], LONG], WORDS)
@@ -46,7 +48,8 @@ def test_each_unit_of_a_long_sentence_counts_once(kind) -> None:
 
 
 def test_rows_and_table(tmp_path, monkeypatch, capsys) -> None:
-    """Each model that is trained for an instant has a row and a line. The probe has half of the
+    """Each model that is trained for an instant has a row and a line, and the better one of two
+    rates is among the best results. The probe has half of the
     tags right, because every second sentence of its training set is left out. A biLM after a few
     steps takes the five words, <UNK> and the two boundaries to be equally probable."""
     write_file(tmp_path / "text" / "a.txt", "the dog threw the stick .\n" * 40)
@@ -71,4 +74,7 @@ def test_rows_and_table(tmp_path, monkeypatch, capsys) -> None:
     assert others[-1]["metrics"]["perplexity"] == pytest.approx(8, rel=0.1)
     *_, last = capsys.readouterr().out.split("| model |")
     assert len(last.splitlines()) == 2 + 5
-    assert f"{trained['metrics']['perplexity']:.1f}" in last
+    best, by_time = from_scratch.sections(tmp_path, tmp_path / "pictures").values()
+    assert by_time in f"| model |{last}" and "biLM" in (tmp_path / PICTURE).read_text()
+    assert len(re.findall("^[|] [a-z]", best, re.MULTILINE)) == 1 + 4
+    assert f"{trained['metrics']['perplexity']:.1f}" in best
