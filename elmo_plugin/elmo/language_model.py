@@ -248,10 +248,12 @@ class LanguageModel(BiLMLayers):
         Compute `perplexity` (of both directions), `forward_perplexity` and `backward_perplexity`,
         as `allennlp evaluate` does: each word and each boundary of a sentence has the same weight.
         Perplexities of models with different words cannot be compared, because `<UNK>` counts as a
-        word. `sentences`, `raw`: see `Elmo.embed`. `documents`: see `score`.
+        word. A blank string or line is no sentence, and does not count. `sentences`, `raw`: see
+        `Elmo.embed`. `documents`: see `score`.
         """
         rows, _ = rows_of(sentences, raw)
-        some = self._score_rows(rows, ("e", False, False, False), documents=documents)
+        scores = self._score_rows(rows, ("e", False, False, False), documents=documents)
+        some = [x for x in scores if x.tokens]
         if not some:
             fail("sentences", "at least one", sentences)
         n = sum(x.n_predictions for x in some)

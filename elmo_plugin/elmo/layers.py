@@ -285,13 +285,14 @@ class BiLMLayers(CarriesState):
         Set the state at the start of a sentence under `warm` from a text, for a biLM without one of
         its training: for each layer and direction, the mean of the states after each sentence,
         which are those before the next one. The sentences are read once, in `batch_size` rows from
-        zeros as with `carry`. `sentences`, `raw`: several, as in `Elmo.embed`.
+        zeros as with `carry`. A blank string or line is no sentence. `sentences`, `raw`: several,
+        as in `Elmo.embed`.
 
         Raises an `InputError` if there are none or only one, and as `Elmo.embed`.
         """
         batch_size = check_count("batch_size", batch_size)
         rows, is_single = rows_of(sentences, raw)
-        texts = self.checked_tokens(rows)
+        texts = list(filter(None, self.checked_tokens(rows)))  # without blank lines
         if len(texts) <= is_single:  # one or none
             other = "one, whose tokens these are" if is_single else "none"
             raise InputError(f"expected several sentences, as a list of lists, found {other}")

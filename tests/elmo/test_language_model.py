@@ -130,16 +130,17 @@ def test_the_table_has_a_row_for_each_word() -> None:
 
 def test_the_numbers_of_evaluate(bilm_archive: str, tmp_path: Path) -> None:
     """The expected perplexities are those of `allennlp evaluate`, and the log probabilities those
-    of the model that it evaluates, which computes with the modules and not the frozen biLM."""
+    of the model that it evaluates, which computes with the modules and not the frozen biLM. A blank
+    line is no sentence."""
     sentences = ["he threw the stick to the dog .", "He", "the unheard-of dog ."]
-    (tmp_path / "text").write_text("\n".join(sentences))
+    (tmp_path / "text").write_text("\n\n".join(sentences))
     loader = {"validation_data_loader": {"type": "multiprocess", "batch_size": 2}}
     arguments = ["--output-file", tmp_path / "metrics", "-o", json.dumps(loader)]
     allennlp("evaluate", bilm_archive, tmp_path / "text", *arguments)
     model = LanguageModel.from_archive(bilm_archive)
     batch = [s.split() for s in sentences]
     metrics = json.loads((tmp_path / "metrics").read_text())
-    for name, value in model.perplexity(batch).items():
+    for name, value in model.perplexity([*batch, []]).items():
         assert value == pytest.approx(metrics[name], rel=1e-6)
     archive = load_archive(bilm_archive)
     instances = [*archive.validation_dataset_reader.read(tmp_path / "text")]

@@ -24,7 +24,8 @@ def test_the_mean_of_the_states_after_sentences(
 ) -> None:
     """The expected states are those of the oracle in NumPy, which reads the sentences one after
     another in each row, from zeros. The sentences then start from their mean, before and after the
-    model is written to files, and vectors of an earlier state are not reused."""
+    model is written to files, and vectors of an earlier state are not reused. A blank line is no
+    sentence."""
     bilm, options = random_bilm()
     arrays = arrays_of(bilm, tmp_path)
     states = [oracle.zero_state(options)] * n_rows
@@ -40,7 +41,7 @@ def test_the_mean_of_the_states_after_sentences(
 
     elmo = Elmo(bilm, requires_grad=is_trained)
     before = elmo.embed(SENTENCES, "top")[0]
-    elmo.warm_up(SENTENCES, batch_size=n_rows)
+    elmo.warm_up([[], *SENTENCES], batch_size=n_rows)
     for key, (c, h) in oracle_state(bilm.warm_state(1), 0).items():
         assert_close(c, mean[key][0], what=f"c {key}", atol=1e-6)
         assert_close(h, mean[key][1], what=f"h {key}", atol=1e-6)
