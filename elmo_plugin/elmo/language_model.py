@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from elmo_plugin.ops.private_torch import not_compiled
 from elmo_plugin.ops.softmax import entropies
 from elmo_plugin.text.advice import advised
 from elmo_plugin.text.characters import BEGIN, END, SPECIAL_WORDS, UNKNOWN
-from elmo_plugin.text.forms import by_row, phrases_of, rows_of
+from elmo_plugin.text.forms import by_row, named_rows, phrases_of, rows_of
 from elmo_plugin.text.raw_text import FIRST_WORDS
 from elmo_plugin.text.sentence import Row, Sentence, tokens_of_row
 
@@ -317,7 +317,7 @@ class LanguageModel(BiLMLayers):
     def substitutes(
         self,
         sentences: str | Sequence[str] | Sequence[Sequence[str]],
-        targets: Sequence[Any] | int | None = None,
+        targets: Iterable[Any] | int | None = None,
         k: int = 5,
         direction: str = "both",
         *,
@@ -338,9 +338,10 @@ class LanguageModel(BiLMLayers):
 
         sentences : `str | Sequence[str] | Sequence[Sequence[str]]`
             A sentence or several; see `Elmo.embed`.
-        targets : `int | Sequence`, optional
+        targets : `int | Iterable`, optional
             The positions to find words for, counted from 0: for one sentence a position or a list
-            of them, for several sentences a list with one such list for each. By default all.
+            of them, for several sentences a list or a column with one such list for each. By
+            default all.
         k : `int`, optional (default = `5`)
             How many words to find.
         direction : `str`, optional (default = `"both"`)
@@ -439,11 +440,12 @@ def _predicting(top: Tensor, n_tokens: int) -> tuple[Tensor, Tensor]:
 
 def _check_targets(wanted: Any, lengths: list[int]) -> list[list[int]]:
     """The places of each sentence as integers, which are below its length."""
-    if not isinstance(wanted, Sequence) or len(wanted) != len(lengths):
-        fail("targets", f"a list of places for each of {len(lengths)} sentences", wanted)
+    expected = f"a list of places for each of {len(lengths)} sentences"
+    rows = [places for _, places in named_rows(wanted, f"targets: expected {expected}")]
+    if len(rows) != len(lengths):
+        fail("targets", expected, wanted)
     checked = []
-    for k, (places, n) in enumerate(zip(wanted, lengths)):
-        if not isinstance(places, Sequence | np.ndarray) or isinstance(places, str):
-            fail(f"targets[{k}]", "a list of places", places)
-        checked.append([check_count(f"targets[{k}]", x, least=0, most=n - 1) for x in places])
+    for k, (row, n) in enumerate(zip(rows, lengths)):
+        places = named_rows(row, f"targets[{k}]: expected a list of places")
+        checked.append([check_count(f"targets[{k}]", x, least=0, most=n - 1) for _, x in places])
     return checked

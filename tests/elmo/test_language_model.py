@@ -181,12 +181,14 @@ def test_substitutes_of_chosen_places(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(x) for x in everywhere] == [len(s) for s in SENTENCES]
     targets = [[3, 1], [], [4], [], [0]]
     monkeypatch.setattr("elmo_plugin.elmo.language_model.CHUNK_NUMBERS", 1)
-    found = model.substitutes(SENTENCES, targets, k=2)
-    words = [[[x.word for x in place] for place in of_sentence] for of_sentence in found]
-    assert words == [[[x.word for x in e[i]] for i in t] for e, t in zip(everywhere, targets)]
+    expected = [[[x.word for x in e[i]] for i in t] for e, t in zip(everywhere, targets)]
+    for given in (targets, pandas.Series(targets), map(iter, targets)):
+        found = model.substitutes(SENTENCES, given, k=2)
+        words = [[[x.word for x in place] for place in of_sentence] for of_sentence in found]
+        assert words == expected
+    assert model.substitutes(SENTENCES[0], pandas.Series([3, 1]), k=2) == found[0]
     nothing: list[Any] = [[], [], [], []]
-    # The check of an iterator would leave nothing of it.
-    for wrong in ([[0]], [0] * 5, [[4], *nothing], [[-1], *nothing], [iter([0]), *nothing]):
+    for wrong in ([[0]], [0] * 5, [[4], *nothing], [[-1], *nothing], "01234"):
         with pytest.raises(InputError, match=r"^targets"):
             model.substitutes(SENTENCES, wrong)
     with pytest.raises(InputError, match=r"^direction: expected one of 'both'"):
