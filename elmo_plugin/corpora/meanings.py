@@ -281,8 +281,8 @@ def _permutation_test(
 def nearest(uses: Any, vector: np.ndarray, k: int = 5) -> Any:
     """
     At most `k` of the uses, those whose vectors have the highest cosine with `vector`, the nearest
-    first, with a column `cosine`. Equal sentences count once. `vector`: shape `(2P,)`. Raises an
-    `InputError` if it has another size than those of the uses.
+    first, with a column `cosine`. A token, or a phrase, counts once in equal sentences. `vector`:
+    shape `(2P,)`. Raises an `InputError` if it has another size than those of the uses.
     """
     k = check_count("k", k)
     _check_columns("uses", uses, "text", "position")
@@ -290,7 +290,9 @@ def nearest(uses: Any, vector: np.ndarray, k: int = 5) -> Any:
     if vector.shape != vectors.shape[1:]:
         fail("vector", f"the shape {vectors.shape[1:]} of a use's vector", vector.shape)
     compared = uses.assign(cosine=_unit(vectors) @ _unit(vector))
-    return compared.drop_duplicates(["text", "position"]).nlargest(k, "cosine")
+    # A phrase may begin at the place of a listed word.
+    names = ["text", "position", *compared.columns.intersection(["token"])]
+    return compared.drop_duplicates(names).nlargest(k, "cosine")
 
 
 def principal_components(vectors: np.ndarray) -> np.ndarray:

@@ -307,7 +307,7 @@ def test_labels_of_any_clustering(two: Two, kind: str) -> None:
 
 def test_nearest(two: tuple[np.ndarray, np.ndarray]) -> None:
     """The oracle is SciPy. A sentence that is repeated counts once, at its first place, but two
-    uses in it count both."""
+    uses in it count both, also if a phrase begins with the other word."""
     uses = pandas.concat([frame("a", two[0]), frame("b", two[1]), frame("a", two[0])])
     uses = uses.reset_index(drop=True)
     uses.loc[20, ["text", "position"]] = uses["text"][0], 3
@@ -316,6 +316,8 @@ def test_nearest(two: tuple[np.ndarray, np.ndarray]) -> None:
     assert found.index.tolist() == np.argsort(-cosines)[:7].tolist()
     np.testing.assert_allclose(found["cosine"], np.sort(cosines)[::-1][:7])
     assert nearest(uses, list(two[1][0]), 7).equals(found)
+    phrases = frame("a", two[0][:2]).assign(text="It is ice cream", token=["ice", "ice cream"])
+    assert nearest(phrases, two[0][1])["token"].tolist() == ["ice cream", "ice"]
 
 
 def test_picture(two: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
