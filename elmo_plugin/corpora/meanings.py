@@ -190,6 +190,8 @@ def _compare(first: Any, second: Any, settings: _Settings) -> Any:
     """`changes` between two texts."""
     for name, uses in (("first", first), ("second", second)):
         _check_columns(name, uses, *filter(None, ("word", VECTOR, settings.labels)))
+        if uses["word"].isna().any():  # pandas reads the word *null* as a missing value
+            fail(f"{name}: word", "a word for each use", "a missing value")
     both = first.attrs.keys() & second.attrs.keys() - {COMPUTED_WITH}  # earlier files say less
     if differ := [key for key in sorted(both) if first.attrs[key] != second.attrs[key]]:
         one, other = ({key: x.attrs[key] for key in differ} for x in (first, second))

@@ -354,6 +354,10 @@ def test_picture(two: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
         (lambda a, b: clusters(np.ones((3, 2)), 0), "n_clusters: expected a whole number from 1"),
         (lambda a, b: nearest(a, np.ones(5)), r"vector: .* shape \(6,\) .*, found \(5,\)"),
         (lambda a, b: nearest(a, np.ones((1, 6))), r"vector: expected .*, found \(1, 6\)"),
+        (
+            lambda a, b: changes(a, b.assign(word=None)),
+            "second: word: expected a word for each use",
+        ),
         (lambda a, b: nearest(a[:0], np.ones(6)), "uses: expected at least one, found"),
         (lambda a, b: nearest(a.drop(columns="text"), np.ones(6)), "uses: .* columns text, found"),
         (lambda a, b: nearest(a[["text", "position"]], 1), "uses: .* columns vector, found"),
