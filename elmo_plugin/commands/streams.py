@@ -1,5 +1,7 @@
 """Standard streams that are closed (`>&-`), or whose reader ends first (`| head`)."""
 
+import codecs
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -10,6 +12,9 @@ from elmo_plugin.checks import InputError
 
 SIGPIPE_CODE = 128 + 13
 """Exit code of a program that SIGPIPE ends, in a shell."""
+
+ESCAPED = "elmo_plugin.escaped"
+codecs.register_error(ESCAPED, lambda e: (json.dumps(e.object[e.start : e.end])[1:-1], e.end))  # type: ignore[attr-defined]
 
 
 def occupy_closed_streams() -> None:
@@ -38,11 +43,6 @@ def check_standard_output() -> None:
         raise InputError("stdout: expected it to be open for the result, found it closed")
 
 
-def output_encoding() -> str:
-    """The encoding of standard output."""
-    return getattr(sys.stdout, "encoding", None) or "utf-8"
-
-
 @contextmanager
 def piped_output() -> Iterator[None]:
     """
@@ -59,7 +59,12 @@ def piped_output() -> Iterator[None]:
         sys.exit(SIGPIPE_CODE)
 
 
+def printable(text: str) -> str:
+    """Text with escapes of JSON, as in `caf\\u00e9`, for what standard output cannot encode."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, ESCAPED).decode(encoding)
+
+
 def print_text(text: str, end: str = "\n") -> None:
-    """Print text, escaping characters outside the terminal's encoding, as in `caf\\xe9`."""
-    encoding = output_encoding()
-    print(text.encode(encoding, "backslashreplace").decode(encoding), end=end)
+    """Print text as `printable`."""
+    print(printable(text), end=end)

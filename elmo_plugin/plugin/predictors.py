@@ -21,7 +21,7 @@ from allennlp.models import Model
 from allennlp.predictors import Predictor
 
 from elmo_plugin.checks import InputError, named, shown
-from elmo_plugin.commands.streams import output_encoding
+from elmo_plugin.commands.streams import printable
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel, Substitute
 from elmo_plugin.elmo.scores import SentenceScores
@@ -102,13 +102,7 @@ class BiLMPredictor(Predictor):
         return self._dataset_reader.text_to_instance(_tokens(json_dict))
 
     def dump_line(self, outputs: JsonDict) -> str:
-        # Lone surrogates have no UTF-8; JSON escapes them like this.
-        line = json.dumps(outputs, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
-        try:
-            line.encode(output_encoding())
-        except UnicodeEncodeError:
-            line = json.dumps(outputs)
-        return line + "\n"
+        return printable(json.dumps(outputs, ensure_ascii=False)) + "\n"
 
     def predict_instance(self, instance: Instance) -> JsonDict:
         return self.predict_batch_instance([instance])[0]

@@ -1,5 +1,6 @@
 """Commands in processes whose standard streams are closed, or whose reader ends first."""
 
+import io
 import json
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import h5py
 import pytest
 
 from elmo_plugin.commands.runner import PROGRAM
-from elmo_plugin.commands.streams import occupy_closed_streams, piped_output
+from elmo_plugin.commands.streams import occupy_closed_streams, piped_output, printable
 from tests.conftest import ROOT
 
 
@@ -98,3 +99,16 @@ def test_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(SystemExit, match=f"^{128 + signal.SIGPIPE}$"), piped_output():
         raise BrokenPipeError
+
+
+@pytest.mark.parametrize(
+    "encoding, shown", [("ascii", r"caf\u00e9 \ud83d\ude00"), ("utf-8", "café 😀")]
+)
+def test_what_the_terminal_cannot_show(
+    encoding: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By definition: the escapes are those of JSON, which `score --format jsonl` prints."""
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+        line = printable('"café 😀 \udc80"')
+    assert line == f'"{shown} \\udc80"' and json.loads(line) == "café 😀 \udc80"

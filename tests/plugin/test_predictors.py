@@ -67,7 +67,7 @@ def test_models_of_another_type_are_refused(name):
 
 def test_words_of_any_language_are_readable(bilm, monkeypatch):
     """The line is JSON in UTF-8, in which words stand as they were given, except for what UTF-8
-    cannot hold; and where the terminal lacks them, JSON in ASCII with the same words."""
+    cannot hold; and those that the terminal lacks are escapes of JSON."""
     tokens = ["naïve", "犬", "a\ud800b"]
     line = bilm.dump_line(bilm.predict_json({"tokens": tokens}))
     assert '["naïve", "犬", "a\\ud800b"]' in line
@@ -75,8 +75,7 @@ def test_words_of_any_language_are_readable(bilm, monkeypatch):
     assert json.loads(line)["tokens"] == tokens
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), "latin-1"))
     line = bilm.dump_line({"tokens": tokens})
-    assert line == '{"tokens": ["na\\u00efve", "\\u72ac", "a\\ud800b"]}\n'
-    assert bilm.dump_line({"tokens": ["naïve"]}) == '{"tokens": ["naïve"]}\n'
+    assert line == '{"tokens": ["naïve", "\\u72ac", "a\\ud800b"]}\n'
 
 
 @pytest.mark.parametrize("name", ["bilm", "elmo"])
