@@ -1,17 +1,9 @@
 from pathlib import Path
 
 from elmo_plugin.files.atomic_write import atomic_write
-from experiments import (
-    agreement,
-    blimp,
-    dwug,
-    from_scratch,
-    new_parser,
-    reading_times,
-    run,
-    syntaxgym,
-)
+from experiments import agreement, blimp, dwug, new_parser, reading_times, run, syntaxgym
 from experiments import report as package
+from experiments.from_scratch import page as from_scratch
 from experiments.grid.cells import read_grid
 from experiments.report.analyses import analysis_sections
 from experiments.report.page import grid_sections, page, read_text

@@ -5,8 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from experiments import from_scratch
-from experiments.from_scratch import WINDOW, Text, Units, new_model, perplexity
+from experiments.from_scratch import transformers
+from experiments.from_scratch.__main__ import main
+from experiments.from_scratch.page import FILE, sections
+from experiments.from_scratch.text import Text
+from experiments.from_scratch.transformers import WINDOW, Units, new_model, perplexity
 from experiments.rows import read_rows
 from tests.conftest import write_file
 from tests.experiments.test_probe import CONLLU
@@ -55,8 +58,8 @@ def test_rows_and_table(tmp_path, monkeypatch, capsys) -> None:
     write_file(tmp_path / "text" / "a.txt", "the dog threw the stick .\n" * 40)
     for split in ("train", "dev"):
         write_file(tmp_path / "ewt" / f"en_ewt-ud-{split}.conllu", CONLLU * 4)
-    file = tmp_path / from_scratch.FILE.name
-    monkeypatch.setattr(from_scratch, "WARM_UP", 1)
+    file = tmp_path / FILE.name
+    monkeypatch.setattr(transformers, "WARM_UP", 1)
     short = ["--layers", "1", "--dim", "64", "--minutes", "0.01", "--results", file]
     for arguments in (
         ["words", "--rate", "0.01"],
@@ -67,14 +70,14 @@ def test_rows_and_table(tmp_path, monkeypatch, capsys) -> None:
     ):
         given = ["from_scratch", tmp_path / "text", tmp_path / "ewt", *arguments, *short]
         monkeypatch.setattr("sys.argv", list(map(str, given)))
-        from_scratch.main()
+        main()
     trained, untrained, *others = read_rows(file)
     assert trained["metrics"]["perplexity"] < 3 < untrained["metrics"]["perplexity"]
     assert trained["metrics"]["accuracy"] == 50 and len(others) == 3
     assert others[-1]["metrics"]["perplexity"] == pytest.approx(8, rel=0.1)
     *_, last = capsys.readouterr().out.split("| model |")
     assert len(last.splitlines()) == 2 + 5
-    best, by_time = from_scratch.sections(tmp_path, tmp_path / "pictures").values()
+    best, by_time = sections(tmp_path, tmp_path / "pictures").values()
     assert by_time in f"| model |{last}" and "biLM" in (tmp_path / PICTURE).read_text()
     assert len(re.findall("^[|] [a-z]", best, re.MULTILINE)) == 1 + 4
     assert f"{trained['metrics']['perplexity']:.1f}" in best

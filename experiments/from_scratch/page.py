@@ -1,0 +1,107 @@
+"""The sections of the results page, from the rows."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from experiments.markdown import table
+from experiments.report.pictures import COLORS, save
+from experiments.rows import RESULTS, Row, known_rows
+
+FILE = RESULTS / "from_scratch.jsonl"
+SHOWN = {
+    "elmo": "biLM, `bilm.jsonnet`",
+    "words": "causal transformer, words",
+    "pieces": "causal transformer, word pieces",
+    "masked": "masked transformer, word pieces",
+}
+"""What tables call a model."""
+REACHED = "CPU minutes", "perplexity", "tags, %"
+
+
+def sections(folder: Path, pictures: Path) -> dict[str, str]:
+    """
+    The sections of the results page by title, if the folder of rows has those of this file. The
+    picture is written into the other folder.
+    """
+    rows = known_rows(folder / FILE.name)
+    if not rows:
+        return {}
+    found, title = curves(rows), "A biLM and transformers, trained on the same small text"
+    last = [(SHOWN[kind], n, points[-1]) for (n, kind), points in found.items()]
+    lines = [[name, n, *_size(x), x["seconds"] / 60, *_reached(x)] for name, n, x in last]
+    heads = ["trained until its best result", "tokens", "layers", "rate", *REACHED]
+    save(picture(found), pictures / "from_scratch.svg", title, by_time(rows))
+    return {
+        "From scratch": f"{table(heads, lines)}\n\n![{title}](results/from_scratch.svg)",
+        "From scratch by time": by_time(rows),
+    }
+
+
+def quality(row: Row) -> float:
+    """How good a result is: minus its perplexity, or the accuracy of a masked transformer."""
+    metrics = row["metrics"]
+    return -metrics["perplexity"] if "perplexity" in metrics else metrics["accuracy"]
+
+
+def curves(rows: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
+    """
+    The results of each kind of model on each size of the text, by time until the best one: those of
+    the first seed, and of the transformer with the best size and rate.
+    """
+    found: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda x: (x["settings"]["tokens"], x["seconds"])):
+        if row["settings"]["seed"] == 0:
+            found[row["settings"]["tokens"], row["settings"]["model"]].append(row)
+    for key, own in found.items():
+        best = max(own, key=quality)
+        alike = [row for row in own if _size(row) == _size(best)]
+        found[key] = alike[: alike.index(best) + 1]
+    return dict(found)
+
+
+def picture(found: Mapping[tuple[int, str], Sequence[Row]]) -> Figure:
+    """Perplexity and accuracy by time, a panel for each and a line for each of the `curves`."""
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for (n_tokens, kind), points in found.items():
+        color = COLORS[list(SHOWN).index(kind) + 1]
+        style = "o-" if n_tokens == max(n for n, _ in found) else "s--"
+        label = f"{SHOWN[kind]}, {n_tokens / 1e6:.1f} M tokens"
+        for panel, metric in zip(panels, ("perplexity", "accuracy")):
+            values = [row["metrics"].get(metric, math.nan) for row in points]
+            minutes = [row["seconds"] / 60 for row in points]
+            panel.plot(minutes, values, style, color=color, markersize=4, label=label)
+            panel.set_xscale("log")
+            panel.xaxis.set_major_formatter("{x:g}")
+            panel.set_xlabel("CPU minutes on one thread")
+    panels[0].set_ylabel("perplexity of held-out words")
+    panels[0].set_yscale("log")
+    panels[0].yaxis.set_major_formatter("{x:g}")
+    panels[1].set_ylabel("accuracy of the probe for parts of speech, %")
+    figure.legend(*panels[1].get_legend_handles_labels(), ncols=2, loc="outside upper center")
+    return figure
+
+
+def _size(row: Row) -> tuple[str, str]:
+    of = row["settings"]
+    return f"{of['layers']} x {of['dim']}", f"{of['rate']:g}" if "rate" in of else ""
+
+
+def _reached(row: Row) -> tuple[object, object]:
+    return row["metrics"].get("perplexity", ""), row["metrics"]["accuracy"]
+
+
+def by_time(rows: Sequence[Row]) -> str:
+    """A line for each result, in the order of models and of their times."""
+    lines = []
+    for kind, name in SHOWN.items():
+        own = [row for row in rows if row["settings"]["model"] == kind]
+        for row in sorted(own, key=lambda x: (x["settings"]["tokens"], _size(x), x["seconds"])):
+            of, minutes = row["settings"], row["seconds"] / 60
+            line = [name, of["tokens"], *_size(row), of["seed"], row["metrics"]["epochs"]]
+            lines.append([*line, minutes, *_reached(row)])
+    return table(["model", "tokens", "layers", "rate", "seed", "epochs", *REACHED], lines)
