@@ -15,7 +15,7 @@ from allennlp.data.data_loaders.data_collator import DataCollator
 from allennlp.data.dataset_readers import SequenceTaggingDatasetReader
 
 from allennlp_today import data
-from tests.conftest import ROOT, threads
+from tests.conftest import ROOT, threads, write_file
 
 TEXT = str(ROOT / "fixtures" / "tagging" / "dev.tsv")
 
@@ -90,9 +90,7 @@ def test_a_forked_worker_computes_after_the_main_process() -> None:
     assert found == (2**21, None)
 
 
-def test_a_worker_imports_the_modules_that_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_imports_the_modules_that_are_listed(tmp_path, monkeypatch):
     """By definition: before the loader's method runs, which gets the other arguments."""
     (tmp_path / "has_patches.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
@@ -116,8 +114,7 @@ TREES = """
 def test_trees_of_any_folder(tmp_path: Path) -> None:
     """Expected: the words as they are written, and NLTK's folders as they were before. Without the
     patch, NLTK raises `PermissionError`."""
-    file = tmp_path / "trees.txt"
-    file.write_text(TREES)
+    file = write_file(tmp_path / "trees.txt", TREES)
     before = list(nltk.data.path)
     reader: Any = DatasetReader.by_name("ptb_trees")()
     instances = reader.read(str(file))

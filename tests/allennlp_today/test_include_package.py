@@ -4,7 +4,6 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
 from allennlp.common.util import import_module_and_submodules
 
 import allennlp_today  # noqa: F401
@@ -13,9 +12,7 @@ from tests.conftest import ROOT, python
 RAISES = "raise SystemExit('this is no module of the package')\n"
 
 
-def test_a_package_with_the_names_of_other_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_with_the_names_of_other_files(tmp_path, monkeypatch):
     """By definition: all modules of the package and of its sub-packages, except private ones and
     tests, which AllenNLP leaves out."""
     for name in ("readers/__init__", "readers/csv", "models/__init__", "models/deep/__init__"):
