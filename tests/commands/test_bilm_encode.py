@@ -5,7 +5,7 @@ import pytest
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.text.corpus import EncodedCorpus
-from tests.conftest import allennlp
+from tests.conftest import allennlp, write_file
 
 bilm_encode = partial(allennlp, "bilm-encode")
 
@@ -30,8 +30,7 @@ def test_errors(tmp_path: Path) -> None:
     """By definition: the error names the line of the text, or the file that is there, which stays.
     tests/text/test_encoding.py has a text without tokens, a corpus that is there and a full
     disk."""
-    bad = tmp_path / "bad.txt"
-    bad.write_bytes(b"good\nna\xefve\n")
+    bad = write_file(tmp_path / "bad.txt", b"good\nna\xefve\n")
     for out, message in ((tmp_path / "corpus", ", line 2: .* 0xef"), (bad, ": .*; remove it to ")):
         with pytest.raises(InputError, match=rf"^\S+bad\.txt{message}"):
             bilm_encode(bad, out)

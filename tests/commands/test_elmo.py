@@ -20,7 +20,7 @@ from elmo_plugin.corpora.uses import read_uses
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.text.corpus import EncodedCorpus
-from tests.conftest import allennlp
+from tests.conftest import allennlp, write_file
 
 TEXT = [
     "He threw the stick to the dog .",
@@ -38,9 +38,7 @@ run = partial(allennlp, "elmo")
 
 @pytest.fixture
 def text(tmp_path):
-    file = tmp_path / "text.txt"
-    file.write_text("\n".join(TEXT) + "\n", "utf-8")
-    return file
+    return write_file(tmp_path / "text.txt", "\n".join(TEXT) + "\n")
 
 
 @pytest.fixture
@@ -308,9 +306,9 @@ def test_stdin_that_is_closed(tmp_path, options, monkeypatch):
         run("-", tmp_path / "out", "--top", *options)
 
 
-@pytest.fixture
-def task(tmp_path, monkeypatch) -> str:
-    """The address of a task whose instances have these texts and a label."""
+def test_a_task(tmp_path, bilm_archive, monkeypatch, capsys):
+    """By hand: of four instances, two have the same text, which has one dataset, one prediction,
+    one number in the uses, and is encoded once. The vectors are those of the lines of a file."""
     monkeypatch.setattr("allennlp.common.file_utils.CACHE_DIRECTORY", str(tmp_path / "texts"))
     texts = ["a dog ran", "a dog", "a dog ran", "it ran"]
     data = "".join(json.dumps({"text": x, "label": "x"}) + "\n" for x in texts)
@@ -318,12 +316,7 @@ def task(tmp_path, monkeypatch) -> str:
     reader = {"type": "text_classification_json", "tokenizer": "whitespace"}
     config = {"dataset_reader": reader, "train_data_path": str(tmp_path / "data.jsonl")}
     (tmp_path / "task.json").write_text(json.dumps(config))
-    return f"task://{tmp_path}/task.json#train_data_path"
-
-
-def test_a_task(tmp_path, bilm_archive, task, capsys):
-    """By hand: of four instances, two have the same text, which has one dataset, one prediction,
-    one number in the uses, and is encoded once. The vectors are those of the lines of a file."""
+    task = f"task://{tmp_path}/task.json#train_data_path"
     distinct, archive = ["a dog ran", "a dog", "it ran"], ["--archive-file", bilm_archive]
     (tmp_path / "lines").write_text("".join(f"{line}\n" for line in distinct))
     run(task, tmp_path / "out", "--top", *archive)

@@ -12,7 +12,7 @@ from typing import Any
 import h5py
 import pytest
 
-from elmo_plugin import Elmo, LanguageModel
+from elmo_plugin import Elmo
 from elmo_plugin.commands.runner import run_program
 from elmo_plugin.corpora.uses import read_uses
 from tests.compare import assert_close
@@ -44,11 +44,6 @@ def text(tmp_path: Path) -> Path:
 def raw(tmp_path: Path) -> Path:
     (tmp_path / "raw").write_text("  The old dog\tran. It was thirsty.\n\u00a0A dog! \n", "utf-8")
     return tmp_path / "raw"
-
-
-@pytest.fixture
-def model() -> LanguageModel:
-    return LanguageModel.from_pretrained("tiny")
 
 
 def run(*arguments: Any) -> None:

@@ -47,21 +47,23 @@ EVERY = ",forward_entropy,backward_entropy,surprisal,forward_rank,backward_rank"
 
 @pytest.mark.usefixtures("native_bf16")
 @pytest.mark.parametrize(
-    ("options", "columns", "given"),
+    ("options", "settings", "columns", "given"),
     [
-        ([], COLUMNS + ",surprisal", {}),
+        ([], {}, COLUMNS + ",surprisal", {}),
+        (["--initial-state", "carry"], {"initial_state": "carry"}, COLUMNS + ",surprisal", {}),
         (
             ["--entropy", "--rank", "--unknown-missing", "--base", "e", "--precision", "bf16"],
+            {"precision": "bf16"},
             COLUMNS + EVERY,
             {"entropy": True, "rank": True, "unknown_missing": True, "base": "e"},
         ),
     ],
     ids=str,
 )
-def test_both_formats(options, columns, given, text, bilm_archive, capsys, monkeypatch):
-    """Expected: the numbers of `LanguageModel.score`, rounded to six places, for all of a sentence
-    in JSON and for its words in CSV. Missing numbers are null in JSON and empty fields in CSV. Of a
-    text without sentences, only the header."""
+def test_both_formats(options, settings, columns, given, text, bilm_archive, capsys, monkeypatch):
+    """Expected: the numbers of `LanguageModel.score` for the sentences one by one in order, rounded
+    to six places, for all of a sentence in JSON and for its words in CSV. Missing numbers are null
+    in JSON and empty fields in CSV. Of a text without sentences, only the header."""
     monkeypatch.setattr(score, "AT_ONCE", 2)
     arguments = [text, "--archive-file", bilm_archive, *options]
     lines = [json.loads(x) for x in printed(capsys, *arguments, "--format", "jsonl").splitlines()]
@@ -69,9 +71,8 @@ def test_both_formats(options, columns, given, text, bilm_archive, capsys, monke
     assert table.partition("\n")[0] == columns
     (text.with_name("table.csv")).write_text(table, "utf-8")
     data = read_scores(text.with_name("table.csv"))
-    precision = "bf16" if "bf16" in options else "fp32"
-    model = LanguageModel.from_archive(bilm_archive, precision=precision)
-    expected = model.score([sentence.split() for sentence in TEXT], **given)
+    model = LanguageModel.from_archive(bilm_archive, **settings)
+    expected = [model.score(sentence.split(), **given) for sentence in TEXT]
     for number, (line, scores) in enumerate(zip(lines, expected, strict=True)):
         fields = dict(scores.fields())
         assert line.pop("sentence") == number and line.keys() == fields.keys()
@@ -84,21 +85,11 @@ def test_both_formats(options, columns, given, text, bilm_archive, capsys, monke
         words = slice(1, None) if name.startswith("backward") else slice(-1)
         own = [getattr(x, name) for x in expected]
         wanted = np.hstack([x if name == "surprisal" else x[words] for x in own])
-        assert bool(np.isnan(wanted).any()) == (bool(options) and "entropy" not in name)
+        assert bool(np.isnan(wanted).any()) == (bool(given) and "entropy" not in name)
         np.testing.assert_allclose(data[name], wanted, atol=1e-5)
     text.write_text("")
     assert printed(capsys, *arguments, "--format", "jsonl") == ""
     assert printed(capsys, *arguments) == columns + "\n"
-
-
-def test_carry_continues_from_the_sentence_before(text, bilm_archive, capsys):
-    """Expected: the sentences one by one in order by `LanguageModel.score`."""
-    arguments = [text, "--archive-file", bilm_archive, "--initial-state", "carry"]
-    lines = printed(capsys, *arguments, "--format", "jsonl").splitlines()
-    model = LanguageModel.from_archive(bilm_archive, initial_state="carry")
-    for line, sentence in zip(lines, TEXT, strict=True):
-        [expected] = model.score([sentence.split()])
-        np.testing.assert_allclose(json.loads(line)["forward"], expected.forward, atol=1e-5)
 
 
 DOCUMENTS = ["", "he threw the stick .", "the dog ran", "", "", "The dog .", "", "to the dog", ""]

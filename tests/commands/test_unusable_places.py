@@ -13,7 +13,7 @@ from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.data.dataset_reader import BiLMDatasetReader
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.pretrained import pretrained_files
-from tests.conftest import allennlp, python
+from tests.conftest import allennlp, python, write_file
 from tests.ending import ends
 
 MODEL = ("--pretrained", "tiny")
@@ -42,8 +42,7 @@ OUTPUTS: dict[str, Use] = {
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_an_output(output: str, place: str, tmp_path: Path, bilm_archive: str) -> None:
     """By definition: an error that names the place, and nothing is written."""
-    text = tmp_path / "text"
-    text.write_text("the dog\n" * 3)
+    text = write_file(tmp_path / "text", "the dog\n" * 3)
     (tmp_path / "file").touch()
     (tmp_path / "dead").symlink_to("/proc/gone/x")
     before = sorted(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 from random import Random
+from string import ascii_lowercase
 
 import numpy as np
 import pandas
@@ -64,24 +65,19 @@ def test_the_words_are_a_file(folder, bilm_archive, options, monkeypatch):
     assert not (folder / "out").exists()
 
 
-@pytest.fixture
-def two_texts(folder: Path) -> Path:
-    """Texts in which random words are more or less frequent, among them those of the list."""
-    random = Random(0)
-    words = ["dog", "Dogs", "stick", ".", *(chr(k) * 2 for k in range(97, 113))]
-    for name in ("text", "other"):
-        chosen = (random.choices(words, range(1, 21), k=7) for _ in range(60))
-        (folder / name).write_text("\n".join(map(" ".join, chosen)) + "\n")
-    return folder
-
-
-def test_controls(two_texts: Path, bilm_archive: str) -> None:
+def test_controls(folder: Path, bilm_archive: str) -> None:
     """Expected: the words of `control_words`, in both directions the same, whose uses are those of
     a list of them. The uses of the listed words do not depend on them, and all words have ranks. A
-    file says that it has control words, so that it is not compared with one that has others."""
-    text, other, words = (two_texts / name for name in ("text", "other", "words"))
+    file says that it has control words, so that it is not compared with one that has others. In the
+    texts, random words are more or less frequent, among them those of the list."""
+    text, other, words = (folder / name for name in ("text", "other", "words"))
+    random = Random(0)
+    vocabulary = ["dog", "Dogs", "stick", ".", *(2 * x for x in ascii_lowercase[:16])]
+    for file in (text, other):
+        chosen = (random.choices(vocabulary, range(1, 21), k=7) for _ in range(60))
+        file.write_text("\n".join(map(" ".join, chosen)) + "\n")
     options = "--archive-file", bilm_archive, "--most", 4, "--seed", 3
-    first, second, alone, listed = (two_texts / name for name in "abcd")
+    first, second, alone, listed = (folder / name for name in "abcd")
     uses(text, words, first, "--controls", 3, "--compared-with", other, *options)
     uses(other, words, second, "--controls", 3, "--compared-with", text, *options)
     uses(text, words, alone, *options)

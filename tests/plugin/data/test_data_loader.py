@@ -220,9 +220,7 @@ def test_the_thread_ends_with_its_epoch(file: Path) -> None:
 
 @pytest.mark.parametrize("shuffle", ["sentences", None])
 @pytest.mark.parametrize("restart_every", [None, 2, 3, 7])
-def test_ranks_read_what_one_process_would(
-    file: Path, monkeypatch: pytest.MonkeyPatch, shuffle: str | None, restart_every: int | None
-) -> None:
+def test_ranks_read_what_one_process_would(file, monkeypatch, shuffle, restart_every):
     """The oracle is one process with all rows: the rows of two ranks together are its rows. By
     definition, all rows start again in the first window, and then each row once in
     `restart_every` windows, not all at once. Nothing else changes."""
@@ -254,9 +252,7 @@ def spelled(window: dict[str, list], key: str) -> list[list]:
     ("words", "shuffle"),
     [(["elsewhere"], "sentences"), (["elsewhere"], None), ([f"w{k}" for k in range(60)], None)],
 )
-def test_a_vocabulary_of_another_text_is_warned_of(
-    file: Path, caplog: pytest.LogCaptureFixture, words: list[str], shuffle: str | None
-) -> None:
+def test_a_vocabulary_of_another_text_is_warned_of(file, caplog, words, shuffle):
     """For a vocabulary of another text, all tokens are unknown, also without shuffling, as
     `evaluate` reads. For all the text's words none is. The perplexity of the frequencies is that of
     SciPy's entropy, with the ends of sentences."""

@@ -13,6 +13,7 @@ from elmo_plugin.plugin.data.token_indexer import ElmoTokenIndexer
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.encoding import encode_corpus
+from tests.conftest import write_file
 
 TEXT = "the dog barks\n\n \nthe 👍\nx\n"
 SENTENCES = [["the", "dog", "barks"], ["the", "👍"], ["x"]]
@@ -20,18 +21,14 @@ SENTENCES = [["the", "dog", "barks"], ["the", "👍"], ["x"]]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    file = tmp_path / "text.txt"
-    file.write_text(TEXT, "utf-8")
-    return file
+    return write_file(tmp_path / "text.txt", TEXT)
 
 
 def words_of(instances) -> list[list[str]]:
     return [cast(MetadataField, instance["metadata"]).metadata for instance in instances]
 
 
-def test_sentences_of_text_and_of_a_corpus(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sentences_of_text_and_of_a_corpus(tmp_path, file, monkeypatch):
     """There is one sentence for each line that is not blank, and an encoded corpus gives the same
     text. `~` is the home folder."""
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -46,8 +43,7 @@ def test_sentences_of_text_and_of_a_corpus(
 @pytest.mark.parametrize("text", ["", "\n \n"])
 def test_a_text_without_sentences_is_refused(tmp_path: Path, text: str) -> None:
     """Metrics of no sentence are NaN. A process without a sentence of its own is not an error."""
-    file = tmp_path / "empty.txt"
-    file.write_text(text)
+    file = write_file(tmp_path / "empty.txt", text)
     with pytest.raises(InputError, match=r"empty\.txt: expected sentences, found no token"):
         list(BiLMDatasetReader().read(file))
     file.write_text("one\n")

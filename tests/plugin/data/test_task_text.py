@@ -16,7 +16,7 @@ from allennlp_models.structured_prediction import SrlReader
 from elmo_plugin.checks import InputError
 from elmo_plugin.text.corpus_cache import open_corpus
 from elmo_plugin.text.lines import read_sentences
-from tests.conftest import ROOT
+from tests.conftest import ROOT, write_file
 
 CONFIGS = ROOT / "training_configs"
 
@@ -93,9 +93,7 @@ def test_stock_readers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    file = tmp_path / "data.jsonl"
-    file.write_text('{"text": "a-b c", "label": "x"}\n')
-    return file
+    return write_file(tmp_path / "data.jsonl", '{"text": "a-b c", "label": "x"}\n')
 
 
 def classification(tokenizer: str) -> dict[str, str]:
@@ -105,9 +103,7 @@ def classification(tokenizer: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("reader", "expected"), [(classification("whitespace"), "a-b c"), (None, "a - b c")]
 )
-def test_validation_data_has_its_own_reader(
-    tmp_path: Path, data: Path, reader: dict[str, str] | None, expected: str
-) -> None:
+def test_validation_data_has_its_own_reader(tmp_path, data, reader, expected):
     """AllenNLP reads validation and test data with `validation_dataset_reader` if there is one. If
     it is null, it is as if the config did not have it."""
     keys = ("validation_data_path", "test_data_path")
@@ -154,9 +150,7 @@ def test_changes_are_noticed(tmp_path: Path, data: Path) -> None:
     assert corpus() == [["a", "-", "b", "c"]]
 
 
-def test_a_reader_without_a_file(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_without_a_file(tmp_path, data, monkeypatch):
     """A reader of a notebook reads; Python knows no source file for it."""
     monkeypatch.delattr("__main__.__file__", raising=False)
     reader = type("NotebookReader", (InstancesReader,), {"__module__": "__main__"})
@@ -174,9 +168,7 @@ def test_a_text_is_read_once(tmp_path: Path, data: Path) -> None:
 
 
 @pytest.mark.parametrize("reader", ["instances_for_test", "sequence_tagging"])
-def test_each_process_reads_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
-) -> None:
+def test_each_process_reads_all(tmp_path, monkeypatch, reader):
     """In distributed training AllenNLP's readers read only their process's share of instances. The
     second one has `shard_iterable`, which asks for the process itself."""
     (tmp_path / "data.tsv").write_text("a###X\nb###X\nc###X\nd###X\n")
@@ -208,9 +200,7 @@ PIECES = text("go", Token("##ing", text_id=7))
         (PIECES, {"dataset_reader": {"type": "srl"}}, "file data not found"),
     ],
 )
-def test_errors_are_named(
-    tmp_path: Path, field: Field, config: dict[str, Any], message: str
-) -> None:
+def test_errors_are_named(tmp_path, field, config, message):
     """The message names the config and the key, and has that of AllenNLP or of the reader."""
     key = config.pop("key", "train_data_path")
     path = task(tmp_path, **config).replace("train_data_path", key)

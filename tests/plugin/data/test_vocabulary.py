@@ -15,16 +15,16 @@ from elmo_plugin.plugin.data.vocabulary import (
     word_ids,
 )
 from elmo_plugin.text.corpus_cache import open_corpus
-from tests.conftest import BiLMFiles
+from tests.conftest import write_file
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "é", "👍", "e\u0301"]
 
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    file = tmp_path / "text.txt"
-    file.write_text("b b b @@NEWLINE@@ @@NEWLINE@@\na c c a c c @@UNKNOWN@@ d\n")
-    return file
+    return write_file(
+        tmp_path / "text.txt", "b b b @@NEWLINE@@ @@NEWLINE@@\na c c a c c @@UNKNOWN@@ d\n"
+    )
 
 
 def build(tmp_path: Path, text: Path, **params) -> list[str]:
@@ -45,8 +45,7 @@ def test_words_come_by_frequency(tmp_path: Path, text: Path) -> None:
 def test_defaults(tmp_path: Path, text: Path) -> None:
     """By hand: c and b occur three times or more."""
     assert build(tmp_path, text) == ["<S>", "</S>", "<UNK>", "c", "b"]
-    corpus = tmp_path / "large.txt"
-    corpus.write_text("\n".join(f"w{k // 3}" for k in range(3 * 100_001)))
+    corpus = write_file(tmp_path / "large.txt", "\n".join(f"w{k // 3}" for k in range(3 * 100_001)))
     assert len(build(tmp_path, corpus)) == 100_000
 
 
@@ -86,19 +85,16 @@ def test_a_vocabulary_file_reads_as_it_was_written(tmp_path: Path) -> None:
 )
 def test_a_wrong_vocabulary_file_is_named(tmp_path: Path, lines: list[str], message: str) -> None:
     """The message names the wrong line."""
-    file = tmp_path / "vocab.txt"
-    file.write_text("".join(f"{line}\n" for line in lines))
+    file = write_file(tmp_path / "vocab.txt", "".join(f"{line}\n" for line in lines))
     with pytest.raises(InputError, match=rf"vocab\.txt.*{message}"):
         read_vocabulary_file(file)
 
 
-@pytest.mark.parametrize("word", ["", " a", "a\n", "a\nb", "a\rb", "\ud800"])
-def test_a_word_that_a_file_cannot_hold_is_refused(
-    tmp_path: Path, bilm_files: BiLMFiles, word: str
-) -> None:
+@pytest.mark.parametrize("word", ["", " a", "a\n", "a\nb", "a\rb", "two words", "\ud800"])
+def test_a_word_that_a_file_cannot_hold_is_refused(tmp_path, bilm_files, word):
     """Reading the file would give another word, or none, so no file is written."""
     bilm = Elmo.from_files(*bilm_files).bilm
-    with pytest.raises(InputError, match=r"vocabulary\.txt: expected words that"):
+    with pytest.raises(InputError, match=rf"^{tmp_path}/model/vocabulary\.txt: expected words"):
         write_model_files(tmp_path / "model", bilm, words=[*WORDS, word])
     assert list((tmp_path / "model").iterdir()) == []
 
