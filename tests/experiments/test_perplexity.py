@@ -9,7 +9,7 @@ from allennlp.models import Model
 
 from elmo_plugin.text.corpus_cache import open_corpus
 from experiments import perplexity
-from tests.conftest import allennlp
+from tests.conftest import allennlp, write_file
 
 TEXT = "he threw the stick .\nthe dog\nto to the unheard-of stick\n\nthe .\n" * 20
 LOADERS = {
@@ -19,17 +19,10 @@ LOADERS = {
 }
 
 
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    file = tmp_path / "text.txt"
-    file.write_text(TEXT)
-    return file
-
-
 @pytest.mark.parametrize("state", LOADERS)
-def test_as_allennlp_evaluate(bilm_archive: str, text: Path, state: str, tmp_path: Path) -> None:
+def test_as_allennlp_evaluate(bilm_archive: str, state: str, tmp_path: Path) -> None:
     """Sentences one by one under `zero` and `warm`, running text in 64 rows under `carry`."""
-    loader = LOADERS[state]
+    text, loader = write_file(tmp_path / "text.txt", TEXT), LOADERS[state]
     if state == "carry":
         loader["cache_dir"] = str(tmp_path / "cache")
     overrides = {"model.initial_state": state, "validation_data_loader": loader}

@@ -24,13 +24,6 @@ SENTENCES = [["the", "dog", "barks"], ["stick", "to", "it"]]
 TAGS = ["DET", "NOUN", "VERB", "VERB", "ADP", "PRON"]
 
 
-@pytest.fixture
-def treebank(tmp_path: Path) -> Path:
-    for split in ("train", "dev"):
-        (tmp_path / f"en_ewt-ud-{split}.conllu").write_text(CONLLU)
-    return tmp_path
-
-
 def test_most_frequent_tag() -> None:
     """By hand: "dog" and "to" are right; "the" is `DET` once more often; "cat" is unknown."""
     train = Tagged([["the", "the", "the", "dog", "to"]], ["DET", "DET", "X", "NOUN", "ADP"])
@@ -53,16 +46,17 @@ def test_vectors(bilm_archive: str, tmp_path: Path, state: str) -> None:
     np.testing.assert_array_equal(probe.layer_vectors(elmo, sentences, tmp_path), found)
 
 
-def test_rows(bilm_archive: str, treebank: Path, tmp_path: Path) -> None:
+def test_rows(bilm_archive: str, tmp_path: Path) -> None:
     """By hand: all words are known, and one of three has another tag than in training, so that two
     thirds are right. Another biLM has another digest."""
     dev = "1\tit\t_\tPRON\n2\tbarks\t_\tVERB\n3\tdog\t_\tVERB\n\n"
     rest = "\t_\t_\t0\troot\t_\t_\n"
-    (treebank / "en_ewt-ud-dev.conllu").write_text(dev.replace("\n", rest, 3))
+    (tmp_path / "en_ewt-ud-train.conllu").write_text(CONLLU)
+    (tmp_path / "en_ewt-ud-dev.conllu").write_text(dev.replace("\n", rest, 3))
     other = write_bilm_archive(tmp_path / "other", seed=1)
-    rows = [probe.baseline_row(treebank)]
+    rows = [probe.baseline_row(tmp_path)]
     for name, archive in (("one", bilm_archive), ("other", other)):
-        rows += probe.probe_rows(name, archive, treebank, ["zero"], tmp_path / "work")
+        rows += probe.probe_rows(name, archive, tmp_path, ["zero"], tmp_path / "work")
     assert [x["metrics"]["accuracy"] for x in rows[:2]] == pytest.approx([200 / 3] * 2)
     assert rows[1]["digest"] == rows[4]["digest"] != rows[5]["digest"]
     header, _, *lines = probe.rows_table(rows).splitlines()

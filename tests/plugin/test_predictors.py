@@ -226,8 +226,7 @@ class Echo(Predictor):
 
 def test_blank_lines_of_other_predictors(tmp_path, capsys) -> None:
     """AllenNLP skips them."""
-    text = tmp_path / "text"
-    text.write_text('\n{"a": 1}\n\n \n{"a": 2}\n\n')
+    text = write_file(tmp_path / "text", '\n{"a": 1}\n\n \n{"a": 2}\n\n')
     _PredictManager(Echo(), str(text), None, 1, True, False).run()
     printed = re.findall("prediction: +(.*)", capsys.readouterr().out)
     assert printed == ['{"a": 1}', '{"a": 2}']

@@ -6,7 +6,6 @@ import json
 from random import Random
 from typing import Any
 
-import pytest
 import torch
 from allennlp.common import Params
 from allennlp.data import Vocabulary
@@ -44,20 +43,11 @@ def shape_of(encoder: dict[str, Any]) -> tuple[int, bool]:
     return built.get_output_dim(), built.is_bidirectional()
 
 
-@pytest.fixture(scope="module")
-def vocabulary() -> Vocabulary:
-    found = Vocabulary()
-    for word in WORDS:
-        found.add_token_to_namespace(word)
-    for label in ("O", "B-X", "I-X"):
-        found.add_token_to_namespace(label, "labels")
-    return found
-
-
 @torch.no_grad()
-def test_random_taggers(bilm_archive: str, vocabulary: Vocabulary, fuzz: Fuzz) -> None:
+def test_random_taggers(bilm_archive: str, fuzz: Fuzz) -> None:
     """Expected: see above. The mask is of random lengths, of which one is not 0, and padding has
     zeros at the output."""
+    vocabulary = Vocabulary(tokens_to_add={"tokens": WORDS, "labels": ["O", "B-X", "I-X"]})
     for number, random in enumerate(fuzz.cases(7)):
         place, key = ["input", "both", "output"][number % 3], random.choice(["elmo", "a", "z"])
         names = random.sample("bhmqx", random.randint(1, 3))

@@ -37,10 +37,6 @@ SENTENCES = [*TEXT[0], [], *TEXT[1]]
 READER = BiLMDatasetReader(max_characters_per_token=CHAR_CNN["max_characters_per_token"])
 
 
-def n_tokens(window: dict[str, torch.Tensor]) -> int:
-    return int((window["forward_targets"] != IGNORE).sum())
-
-
 def oracle_of(initial_state: str, folder: Path) -> tuple[BiLMModel, oracle.Arrays, oracle.State]:
     """A model in evaluation mode, its weights for the oracle, and the state in which it starts."""
     model = language_model(initial_state=initial_state).eval()
@@ -181,7 +177,7 @@ def test_sampled_loss_is_not_a_perplexity():
     model = language_model(n_negative_samples=4)
     text = windows(TEXT, N_STEPS)
     losses = [model(**batch(window))["loss"].item() for window in text]
-    counts = [n_tokens(window) for window in text]
+    counts = [int((window["forward_targets"] != IGNORE).sum()) for window in text]
     assert len(set(counts)) > 1
     expected = np.average(losses, weights=counts)
     assert model.get_metrics(reset=True) == {"sampled_loss": pytest.approx(expected, rel=1e-6)}

@@ -115,19 +115,19 @@ def trained(whole: tuple[Path, Weights], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_killed_anywhere_and_recovered(
-    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_anywhere_and_recovered(variant, tmp_path, monkeypatch):
     """A run is killed before each batch, between any two file operations of the trainer and the
     checkpointer, and in the middle of each file; the last run was killed after all its files were
     written. Expected are the weights and the metrics of a run that is not disturbed, except
     `training_loss`, the mean since the checkpoint. Callbacks are told the same epoch and number of
-    batches."""
+    batches. A finished run draws no batches."""
+    drawn: list[None] = []
     options = dict(VARIANTS[variant])
     options["callbacks"] = [{"type": "last_epoch_for_test"}, *options.get("callbacks", [])]
 
     def train(folder: Path) -> tuple[Weights, dict[str, Any]]:
-        trainer = make_trainer(folder, **options)
+        drawn.clear()
+        trainer = make_trainer(folder, lambda: drawn.append(None), **options)
         metrics = trainer.train()
         for file in folder.glob("metrics_epoch_*.json"):
             metrics |= {f"{file.stem} {k}": v for k, v in json.loads(file.read_text()).items()}
@@ -144,6 +144,7 @@ def test_killed_anywhere_and_recovered(
         assert_identical(found, weights)
         assert metrics == expected
         if is_finished:
+            assert not drawn
             break
     assert after > (40 if variant == "unvalidated" else 50)  # which has fewer epochs
 
@@ -190,12 +191,7 @@ class LazyLoader(SimpleDataLoader):
     "validation, interval",
     [(None, 1), (SimpleDataLoader, 1), (LazyLoader, 1), (SimpleDataLoader, 2)],
 )
-def test_shuffled_by_pythons_generator(
-    validation: type[SimpleDataLoader] | None,
-    interval: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_shuffled_by_pythons_generator(validation, interval, tmp_path, monkeypatch):
     """AllenNLP's own loader draws its order from a global generator, also in the batches that the
     trainer discards, those of validation among them, which not every epoch has. The model here uses
     the other generators."""
@@ -218,21 +214,6 @@ def test_shuffled_by_pythons_generator(
             break
         assert_identical(_result(folder, **options()), expected)
     assert after > 50
-
-
-@pytest.mark.parametrize("patience, epochs", [(None, EPOCHS), (1, 2)])
-def test_a_finished_run_draws_no_batches(patience: int | None, epochs: int, tmp_path: Path) -> None:
-    """Nothing is trained, whether all epochs are done or the run stopped early, after two."""
-    drawn: list[None] = []
-    for _ in range(2):
-        _train(
-            tmp_path,
-            loader=ToyLoader(BATCHES, 40, lambda: drawn.append(None)),
-            make_model=partial(ToyModel, scores=(0.3, 0.1, 0.1)),
-            patience=patience,
-            num_epochs=EPOCHS if patience is None else 9,
-        )
-        assert len(drawn) == BATCHES * epochs
 
 
 @pytest.mark.parametrize("is_corpus", [True, False])
@@ -276,9 +257,7 @@ def test_the_best_of_the_validated_epochs(tmp_path: Path, num_epochs: int) -> No
 
 @pytest.mark.parametrize("kind", ["rank_state", "training_state", "model_state"])
 @pytest.mark.parametrize("damage", ["missing", "code"])
-def test_damaged_checkpoint_is_ignored(
-    kind: str, damage: str, expected: Weights, trained: Path, tmp_path: Path
-) -> None:
+def test_damaged_checkpoint_is_ignored(kind, damage, expected, trained, tmp_path):
     """The checkpoint before it leads to the same end, and the content of the file is not run."""
     trap = tmp_path / "trap"
     (path,) = trained.glob(f"{kind}_e3_b0*.th")
@@ -297,9 +276,7 @@ class _Trap:
         return os.mkdir, (str(self._path),)
 
 
-def test_without_a_complete_checkpoint_training_starts_from_scratch(
-    expected: Weights, trained: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_complete_checkpoint_training_starts_from_scratch(expected, trained, caplog):
     """Training starts from the beginning and ends as an undisturbed run."""
     for path in trained.glob("model_state_*.th"):
         path.unlink()
@@ -307,9 +284,7 @@ def test_without_a_complete_checkpoint_training_starts_from_scratch(
     assert "belongs to no complete checkpoint" in caplog.text
 
 
-def test_parts_of_two_runs_never_meet(
-    expected: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_two_runs_never_meet(expected, tmp_path, monkeypatch):
     """The run is killed anywhere up to its first checkpoint, in a folder where another run has left
     a part of one."""
     other = tmp_path / "other"
@@ -360,19 +335,12 @@ def test_any_damage_is_noticed(trained: Path, fuzz: Fuzz) -> None:
         path.write_bytes(data)
 
 
-@pytest.fixture
-def fast_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make 100 seconds pass between two reads of the clock."""
-    seconds = itertools.count(step=100)
-    clock = SimpleNamespace(monotonic=lambda: next(seconds))
+def test_saved_every_few_minutes_by_default(tmp_path, caplog, monkeypatch):
+    """Between two reads of the clock, 100 seconds pass. A run of one epoch that was killed before
+    its last batch resumes after the third, and says so. It ends with the weights of the undisturbed
+    run."""
+    clock = SimpleNamespace(monotonic=partial(next, itertools.count(step=100)))
     monkeypatch.setattr("elmo_plugin.plugin.training.interval_clock.time", clock)
-
-
-def test_saved_every_few_minutes_by_default(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, fast_clock: None
-) -> None:
-    """Each batch takes 100 seconds. A run of one epoch that was killed before its last batch
-    resumes after the third, and says so. It ends with the weights of the undisturbed run."""
     options: dict[str, Any] = {"num_epochs": 1, "checkpointer": {"save_every_num_batches": None}}
     caplog.set_level(logging.INFO)
     whole, folder = tmp_path / "whole", tmp_path / "killed"

@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -53,9 +53,7 @@ def saved(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("n_lines", [0, 2, 4])
-def test_a_kill_leaves_no_part_of_a_vocabulary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_lines: int
-) -> None:
+def test_a_kill_leaves_no_part_of_a_vocabulary(tmp_path, monkeypatch, n_lines):
     """By hand: a process that is killed after some of the five lines leaves no new folder, and an
     old one as it was. Then the vocabulary is saved, and AllenNLP reads the words that it has."""
     folder = tmp_path / "run" / "vocabulary"
@@ -86,9 +84,7 @@ def test_a_kill_leaves_no_part_of_a_vocabulary(
         lambda words: Vocabulary(tokens_to_add={"tokens": list(words)}),
     ],
 )
-def test_the_words_of_a_run_are_not_replaced(
-    tmp_path: Path, vocabulary: Callable[[str], Vocabulary]
-) -> None:
+def test_the_words_of_a_run_are_not_replaced(tmp_path, vocabulary):
     """Its rows of weights belong to its words. Without a checkpoint there are no weights yet. Other
     namespaces may come, as those of an embedder's options. The error names a section of the page on
     training."""

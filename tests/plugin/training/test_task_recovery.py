@@ -39,9 +39,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, params: dict[str, Any]) -> P
 
 
 @pytest.mark.parametrize("kill_after", [BATCHES, BATCHES + 3, 2 * BATCHES + 12])
-def test_a_killed_tagger_ends_with_the_same_numbers(
-    whole: Path, params: dict[str, Any], kill_after: int, tmp_path: Path
-) -> None:
+def test_a_killed_tagger_ends_with_the_same_numbers(whole, params, kill_after, tmp_path):
     """The expected weights and metrics are those of a run that was not killed: after the last batch
     of the first epoch, and in the second and the third one. It is then recovered once more, with
     nothing left to train."""

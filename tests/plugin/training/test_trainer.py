@@ -16,17 +16,9 @@ from wandb.sdk.wandb_run import Run
 from elmo_plugin.files.atomic_write import DiskFullError
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
 from tests.conftest import allennlp
-from tests.plugin.models.test_training import TEXT, config
+from tests.plugin.models.test_training import TEXT, changed
 
 BATCH_SIZE = 4
-
-
-def write_config(folder: Path, callbacks: list[dict[str, Any]]) -> Path:
-    params = config(folder / "cache").as_dict()
-    params["trainer"].update(num_epochs=1, callbacks=callbacks)
-    params["data_loader"]["batch_size"] = BATCH_SIZE
-    Params(params).to_file(str(folder / "config.json"))
-    return folder / "config.json"
 
 
 GIVEN: dict[str, list[dict[str, float]]] = {"tensorboard": [], "wandb": []}
@@ -39,6 +31,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trainer")
     every = {"summary_interval": 10, "distribution_interval": 20, "batch_size_interval": 10}
     callbacks = [{"type": "tensorboard", **every}, {"type": "wandb", **every}]
+    params = changed(folder, num_epochs=1, callbacks=callbacks)
+    params["data_loader"]["batch_size"] = BATCH_SIZE
+    Params(params).to_file(str(folder / "config.json"))
     log, add_scalar = Run.log, SummaryWriter.add_scalar
 
     def spy_on_log(self: Run, data: dict[str, float], *args: Any, **kwargs: Any) -> None:
@@ -56,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             monkeypatch.setenv(f"WANDB_{name}", str(folder))
         for name, value in (("MODE", "offline"), ("SILENT", "true"), ("ERROR_REPORTING", "false")):
             monkeypatch.setenv(f"WANDB_{name}", value)
-        allennlp("train", write_config(folder, callbacks), "-s", folder / "run")
+        allennlp("train", folder / "config.json", "-s", folder / "run")
     return folder / "run"
 
 
