@@ -26,6 +26,7 @@ from allennlp.models import Model
 from allennlp.models.archival import archive_model
 from torch.overrides import TorchFunctionMode
 
+from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weights import write_weights
@@ -339,6 +340,18 @@ def bilm_files(tmp_path_factory) -> BiLMFiles:
 @pytest.fixture(scope="session")
 def bilm_archive(tmp_path_factory) -> str:
     return write_bilm_archive(tmp_path_factory.mktemp("bilm_archive"))
+
+
+@pytest.fixture(scope="module")
+def elmo() -> Elmo:
+    """The model `tiny`. A file whose tests need another one has a fixture of this name."""
+    return Elmo.from_pretrained("tiny")
+
+
+@pytest.fixture(scope="module")
+def model() -> LanguageModel:
+    """The same with its softmax, likewise."""
+    return LanguageModel.from_pretrained("tiny")
 
 
 Said = Callable[[], list[str]]

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 from allennlp_today import environment
 from elmo_plugin.ops import backend
-from tests.conftest import ROOT, python
+from tests.conftest import ROOT, python, write_file
 from tests.docs.test_reference import KINDS, registered
 
 # Only PyTorch's build for CUDA needs these, and they are installed before the lock.
@@ -244,8 +244,7 @@ def _build(folder: Path, source: str, **variables: str) -> tuple[int, str, Path]
     for name in SOURCES:
         (folder / f"elmo_plugin/ops/{name}/kernel.cpp").write_text(source.replace("NAME", name))
     library = folder / "elmo_plugin/ops/compiled" / backend.LIBRARY.name
-    library.parent.mkdir(exist_ok=True)
-    library.write_text("stale")
+    write_file(library, "stale")
     code = "from setuptools import build_meta; build_meta.build_editable('.')"
     kept = {name: x for name, x in os.environ.items() if not name.startswith("ELMO_PLUGIN_")}
     done = subprocess.run(

@@ -9,7 +9,7 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from tests.conftest import python, without
+from tests.conftest import python, without, write_file
 
 ABSENT = ["allennlp", "allennlp_models", "cached_path", "jsonnet", "_jsonnet", "matplotlib", "nltk"]
 ABSENT += ["nupunkt", "overrides", "spacy", "transformers", "zstandard"]
@@ -52,7 +52,6 @@ def test_the_plugins_file_in_the_home_folder(tmp_path):
     """In a folder without one, `allennlp` has the plugin's commands. tests/test_install.py has the
     file of the repository and the import of the plugin alone, tests/test_imports.py the import
     after AllenNLP, and tests/allennlp_today/test_include_package.py `--include-package`."""
-    (tmp_path / "home" / ".allennlp").mkdir(parents=True)
-    (tmp_path / "home" / ".allennlp" / "plugins").write_text("elmo_plugin\n")
+    write_file(tmp_path / "home" / ".allennlp" / "plugins", "elmo_plugin\n")
     command = ["-m", "allennlp", "bilm-encode", "--help"]
     assert "usage" in python(*command, folder=tmp_path, HOME=str(tmp_path / "home")).stdout

@@ -67,8 +67,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     copy_repository(folder / "source")
     stale = folder / "source/build/lib/elmo_plugin/plugin/compat/removed.py"  # by an earlier build
-    stale.parent.mkdir(parents=True)
-    stale.write_text("raise ImportError")
+    write_file(stale, "raise ImportError")
     return make_wheel(folder / "source", folder / "dist")
 
 

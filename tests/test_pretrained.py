@@ -19,7 +19,7 @@ from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import PretrainedArchiveClient
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
-from tests.conftest import ROOT, write_bilm_files
+from tests.conftest import ROOT, write_bilm_files, write_file
 
 CHARACTERS = batch_to_ids([["The", "dog", "."], ["A"]])
 
@@ -119,8 +119,7 @@ def test_the_archive_is_made_again_when_the_model_changes(random_model, tmp_path
 def install_model(site: Path, name: str, package: str, distribution: str = "") -> Path:
     """The metadata of an installed distribution with a model. Returns the folder of its package."""
     info = site / f"{distribution or package}-1.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Name: {distribution or package}\nVersion: 1\n")
+    write_file(info / "METADATA", f"Name: {distribution or package}\nVersion: 1\n")
     (info / "entry_points.txt").write_text(f"[elmo_plugin.models]\n{name} = {package}\n")
     return site / package
 

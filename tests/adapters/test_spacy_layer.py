@@ -94,9 +94,7 @@ def random_vectors(seed: int) -> Callable[..., list[np.ndarray]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_better_than_random_vectors(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_better_than_random_vectors(data, tmp_path, monkeypatch, seed):
     """Both are trained by the same config and scored by spaCy; only the vectors differ."""
     elmo = dev_scores(trained(data, tmp_path / "elmo", training__seed=seed), data)
     monkeypatch.setattr(ElmoComponent, "vectors", random_vectors(seed))

@@ -68,11 +68,6 @@ def write(path: Path, block: Any) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def model() -> LanguageModel:
-    return LanguageModel.from_pretrained("tiny")
-
-
 TOKENS = "The dog isn't old , but the dog 's bowl is ."
 REGIONS = ["The dog", "isn't  old ", "", ", but the dog", "'s bowl is", "."]
 SPLIT = [["The", "dog"], ["is", "n't", "old"], [], [",", "but", "the", "dog"], ["'s", "bowl", "is"]]

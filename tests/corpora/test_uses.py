@@ -21,7 +21,7 @@ from elmo_plugin.corpora.word_list import word_forms
 from elmo_plugin.elmo import elmo as elmo_module
 from elmo_plugin.files.digest import append_checksum
 from elmo_plugin.text.sentence import Sentence
-from tests.conftest import python
+from tests.conftest import python, write_file
 from tests.damage import check_damaged
 
 VOCABULARY = "The the dog dogs stick threw he to . Stick caf\u00e9 a\u00a0b".split(" ")
@@ -115,8 +115,7 @@ def test_a_sample_is_uniform_and_the_same_for_a_seed() -> None:
 def test_files(tmp_path: Path) -> None:
     """By hand: empty lines count, and files of the same name differ by their folders."""
     for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "t.txt").write_text("\nthe  the dog\n")
+        write_file(tmp_path / folder / "t.txt", "\nthe  the dog\n")
     found = find_uses(tmp_path, word_forms(["the"]))
     assert [(use.sentence.file, use.sentence.row, use.first, use.last) for use in found] == [
         (f"{folder}/t.txt", 1, position, position + 1) for folder in "ab" for position in (0, 1)
@@ -285,8 +284,7 @@ def test_text_that_cannot_be_stored(elmo, corpus, words, message, tmp_path):
     """By definition of HDF5: its text has no NUL, and no half of a surrogate pair in UTF-8. A
     DataFrame, whose text is UTF-8 too, has NUL."""
     if corpus == "text":
-        corpus = tmp_path / "text"
-        corpus.write_text("the dog\nthe a\0b dog\n")
+        corpus = write_file(tmp_path / "text", "the dog\nthe a\0b dog\n")
     with pytest.raises(InputError, match=message):
         write_uses(tmp_path / "out", elmo, corpus, words, "top", None, 0)
     assert not (tmp_path / "out").exists()

@@ -19,7 +19,7 @@ from allennlp.common.util import prepare_environment
 from tests.conftest import write_bilm_archive
 from tests.docs.configs import evaluate
 from tests.docs.folder import prepare
-from tests.docs.pages import ALL_BLOCKS, OUTPUT, ROOT, Block
+from tests.docs.pages import ALL_BLOCKS, OUTPUT, ROOT
 
 TIMEOUT = 600
 
@@ -50,12 +50,7 @@ def variables() -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     "block", [b for b in ALL_BLOCKS if b.language not in ("text", OUTPUT)], ids=str
 )
-def test_block(
-    block: Block,
-    folder_of: Callable[[str], Path],
-    variables: dict[str, dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_block(block, folder_of, variables, monkeypatch):
     """A command succeeds, Python runs, and a config is one of which AllenNLP constructs all. What
     is printed is what the page shows, where `...` stands for anything, as in `doctest`."""
     if block.not_run:

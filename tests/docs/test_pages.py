@@ -12,31 +12,21 @@ from allennlp.common import checks, registrable
 from allennlp.modules.text_field_embedders import basic_text_field_embedder
 from allennlp.training import util as training_util
 
+from tests.docs import pages
 from tests.docs.configs import evaluate, registered_names, types
 from tests.docs.folder import prepare
-from tests.docs.pages import (
-    ALL_BLOCKS,
-    DOCS,
-    NOTEBOOK,
-    OUTPUT,
-    PAGES,
-    ROOT,
-    SOURCES,
-    Block,
-    anchors,
-    links,
-)
+from tests.docs.pages import ALL_BLOCKS, OUTPUT, PAGES, ROOT, Block
 from tests.docs.test_reference import registered
 
 COMMAND = re.compile(r"(allennlp|python -m elmo_plugin) ([a-z-]+)( [^\n`]+)")
 """A program, its command, and the arguments."""
 REGISTERS = ("train", "evaluate", "predict")
 """AllenNLP's commands that use registered names."""
-CHECKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", NOTEBOOK]
+CHECKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", pages.NOTEBOOK]
 CHECKED += [ROOT / name for name in ("benchmarks/README.md", "experiments/README.md")]
 CHECKED += [ROOT / "experiments" / name for name in ("details.md", "models.md")]
 CHECKED += [*ROOT.glob("elmo_plugin/pretrained/*/*.md"), *ROOT.glob("models/*/*/*.md")]
-POINTING = [file for file in SOURCES if any(links(file))]
+POINTING = [file for file in pages.SOURCES if any(pages.links(file))]
 """The sources that name pages."""
 
 
@@ -49,14 +39,14 @@ def test_links_lead_somewhere(file: Path) -> None:
     """A link names a file or a folder of the repository, and a heading if it has an anchor. Links
     to other sites are not followed. Messages, docstrings and comments name a page from the root of
     the repository or from their own folder, and quote the heading, if they name one."""
-    for link in links(file):
+    for link in pages.links(file):
         if link.target.startswith(("http://", "https://")):
             continue
         name, _, anchor = link.target.partition("#")
         root = ROOT if file in POINTING and (ROOT / name).exists() else file.parent
         target = (root / name).resolve() if name else file
         assert target.exists(), f"{file.name}: {link}"
-        assert not anchor or anchor in anchors(target), f"{file.name}: {link}"
+        assert not anchor or anchor in pages.anchors(target), f"{file.name}: {link}"
 
 
 @pytest.mark.parametrize("page", [x for x in CHECKED if x.suffix == ".md"], ids=name_of)
@@ -125,7 +115,7 @@ def test_navigation_has_each_page_once() -> None:
     """The navigation is that of the site; the pages are the files of `docs/`."""
     site = tomllib.loads((ROOT / "zensical.toml").read_text())
     named = re.findall(r"'(\w+\.md)'", str(site["project"]["nav"]))
-    expected = ["index.md", "api.md", "tutorial.md", *(page.name for page in DOCS)]
+    expected = ["index.md", "api.md", "tutorial.md", *(page.name for page in pages.DOCS)]
     assert sorted(named) == sorted(expected)
 
 

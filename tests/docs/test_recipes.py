@@ -184,9 +184,7 @@ def test_proteins(small: Elmo, fasta: Path, tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == sorted([fasta, *files])
 
 
-def test_proteins_after_an_interruption(
-    small: Elmo, fasta: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proteins_after_an_interruption(small, fasta, tmp_path, monkeypatch):
     """The run is interrupted at its third protein. The next one gives the expected vectors without
     running the LSTMs."""
     files = [tmp_path / "residues.h5", tmp_path / "means.h5"]

@@ -46,9 +46,7 @@ def assert_equal(found: list[Any], expected: list[Any], names: Any = NAMES) -> N
 
 @pytest.mark.parametrize("initial_state", ["zero", "carry"])
 @pytest.mark.parametrize("most, max_tokens", [(256, 2048), (2, 12), (1, 1)])
-def test_documents_are_read_on(
-    initial_state: str, most: int, max_tokens: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documents_are_read_on(initial_state, most, max_tokens, monkeypatch):
     """Expected: one call for each sentence under `carry`, whatever the batches are. The state that
     the model carries itself and the warm state stay as they are."""
     monkeypatch.setattr(module, "MOST_DOCUMENTS", most)

@@ -52,9 +52,7 @@ def start(model: LanguageModel) -> oracle.State:
 @pytest.mark.parametrize(
     "initial_state, base, chunk", [("zero", 2, 15), ("warm", "e", 2**24), ("warm", 2, 2**24)]
 )
-def test_scores_are_the_oracles(
-    initial_state: str, base: int | str, chunk: int, tmp_path: Path, lstm_path: None, monkeypatch
-) -> None:
+def test_scores_are_the_oracles(initial_state, base, chunk, tmp_path, lstm_path, monkeypatch):
     """The oracle's log probabilities and entropies, in the base that is named, and the ranks among
     those of all words. A word that the softmax lacks has the probability of `<UNK>`. Chunks have
     one row or all."""
@@ -199,9 +197,7 @@ def test_substitutes_of_chosen_places(monkeypatch: pytest.MonkeyPatch) -> None:
     "dtype, top, atol",
     [(torch.float32, 60, 1e-5), (torch.float16, 40, 0.05), (torch.bfloat16, 40, 0.05)],
 )
-def test_many_words_are_read_in_blocks(
-    dtype: torch.dtype, top: int, atol: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_words_are_read_in_blocks(dtype, top, atol, monkeypatch):
     """Expected: PyTorch's `log_softmax` of all words at once in float64, within the rounding of the
     type. Blocks have three rows and 17 words, and the largest logits come late; in half precision
     beside the least number of float16, -65504."""

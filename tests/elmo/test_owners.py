@@ -50,9 +50,7 @@ def test_another_owner_leaves_fine_tuning_on(other: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("other", [Elmo, scorer])
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-def test_a_precision_stays_until_another_is_asked_for(
-    precision: str, other: Callable[..., Any]
-) -> None:
+def test_a_precision_stays_until_another_is_asked_for(precision, other):
     """By definition, with the first owner and when it no longer exists."""
     first = Elmo(random_bilm().bilm, precision=precision)
     bilm = first.bilm

@@ -37,16 +37,6 @@ IN_ROWS = [slice(0, 2), slice(2, 3), slice(3, 4), slice(4, 7)]
 assert_close = partial(compare.assert_close, what="numbers of a row")
 
 
-@pytest.fixture(scope="module")
-def elmo() -> Elmo:
-    return Elmo.from_pretrained("tiny")
-
-
-@pytest.fixture(scope="module")
-def model() -> LanguageModel:
-    return LanguageModel.from_pretrained("tiny")
-
-
 @pytest.mark.parametrize("as_tensors", [False, True])
 @pytest.mark.parametrize("layer", ["mix", "all"])
 def test_vectors_follow_one_another(elmo: Elmo, layer: str, as_tensors: bool) -> None:

@@ -44,9 +44,7 @@ def mixes(elmo: Elmo) -> list[torch.Tensor]:
     ids=str,
 )
 @pytest.mark.parametrize("form", ["folder", "zip"])
-def test_a_tuned_model(
-    bilm_files: BiLMFiles, tmp_path: Path, settings: dict[str, Any], form: str
-) -> None:
+def test_a_tuned_model(bilm_files, tmp_path, settings, form):
     """The expected vectors are those of the model that was saved, and differ from those that it
     began with. Other mixes leave its biLM and its initial state."""
     elmo = tuned(bilm_files, **settings)
@@ -96,9 +94,7 @@ def test_words_and_a_softmax_are_not_lost(bilm_archive: str, tmp_path: Path) -> 
         LanguageModel.from_archive(folder)
 
 
-def test_paths_in_the_home_folder(
-    bilm_files: BiLMFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_in_the_home_folder(bilm_files, tmp_path, monkeypatch):
     """`~` is the home folder where a model is saved, read and cached, as a shell would have it."""
     home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))

@@ -1,7 +1,5 @@
 """`Elmo.warm_up` from a text."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -19,9 +17,7 @@ SENTENCES = [sentence.split() for sentence in TEXT]
 
 @pytest.mark.parametrize("n_rows", [1, 4, 8])
 @pytest.mark.parametrize("is_trained", [False, True])
-def test_the_mean_of_the_states_after_sentences(
-    tmp_path: Path, n_rows: int, is_trained: bool
-) -> None:
+def test_the_mean_of_the_states_after_sentences(tmp_path, n_rows, is_trained):
     """The expected states are those of the oracle in NumPy, which reads the sentences one after
     another in each row, from zeros. The sentences then start from their mean, before and after the
     model is written to files, and vectors of an earlier state are not reused. A blank line is no

@@ -44,11 +44,6 @@ def elmo(bilm_archive: str) -> Elmo:
 
 
 @pytest.fixture
-def model(bilm_archive: str) -> LanguageModel:
-    return LanguageModel.from_archive(bilm_archive)
-
-
-@pytest.fixture
 def cut(said: Said) -> Callable[[], list[str]]:
     return lambda: [x for x in said() if "have equal vectors" in x]
 
@@ -240,9 +235,7 @@ def test_raw_text_for_another_language(said: Said) -> None:
 
 
 @pytest.mark.parametrize("command", ["elmo {}/text {}/out --all", "uses {}/text {}/words {}/out"])
-def test_commands_of_another_language(
-    tmp_path: Path, command: str, caplog: Any, monkeypatch: Any
-) -> None:
+def test_commands_of_another_language(tmp_path, command, caplog, monkeypatch):
     """By definition: as in Python, one warning with `--raw`."""
     words = ["<S>", "</S>", "<UNK>", *(f"w{k}" for k in range(600))]
     found = FoundBiLM(random_bilm().bilm, words=words)
@@ -279,9 +272,7 @@ def test_a_table_of_words(unknown: Any) -> None:
         ("uses {}/text {}/words {}/out", 0),  # of a model whose vectors need no vocabulary
     ],
 )
-def test_commands_warn_once_a_run(
-    tmp_path: Path, command: str, n_unknown: int, caplog: Any, monkeypatch: Any
-) -> None:
+def test_commands_warn_once_a_run(tmp_path, command, n_unknown, caplog, monkeypatch):
     """By definition: once, although the text is read in groups of two sentences."""
     for module in (score, pairs, uses_module):
         monkeypatch.setattr(module, "AT_ONCE", 2)

@@ -27,6 +27,7 @@ from elmo_plugin.formats import json_and_text
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.formats.format import FoundBiLM
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
+from tests.conftest import untar
 from tests.formats.same import assert_same_model
 
 Config = dict[str, Any]
@@ -47,8 +48,7 @@ def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(bilm_archive: str, tmp_path: Path) -> Path:
     """Return the archive as the folder of a training run."""
-    with tarfile.open(bilm_archive) as archive:
-        archive.extractall(tmp_path / "run")
+    untar(bilm_archive, tmp_path / "run")
     (tmp_path / "run" / "weights.th").rename(tmp_path / "run" / "best.th")
     return tmp_path / "run"
 

@@ -4,7 +4,6 @@ describe, and damaged files. A format's own tests compare its numbers with its o
 import json
 import re
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.formats.find import find_bilm
-from tests.conftest import Fuzz, write_bilm_files
+from tests.conftest import Fuzz, untar, write_bilm_files
 from tests.damage import check_damaged
 from tests.formats.bilm_tf.test_published_softmax import write_parts
 from tests.formats.tasks import write_task
@@ -64,8 +63,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Pa
     write_bilm_files(folder / "bilm-tf" / "model")
     write_parts(folder / "softmax" / "model")
     make(folder / "checkpoint" / "model")
-    with tarfile.open(bilm_archive) as archive:
-        archive.extractall(folder / "run" / "model")
+    untar(bilm_archive, folder / "run" / "model")
     (folder / "run" / "model" / "weights.th").rename(folder / "run" / "model" / "best.th")
     write_task(folder / "task" / "model", elmo={"archive_file": bilm_archive})
     write_model(folder / "ELMoForManyLangs" / "model", seed=1)
@@ -187,9 +185,7 @@ SIZES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("key, value", SIZES, ids=lambda value: str(value)[:30])
-def test_other_sizes(
-    model: Path, name: str, key: str, value: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_sizes(model, name, key, value, monkeypatch):
     """By definition: the error names the model before memory is taken: modules are built only
     without memory, on PyTorch's device "meta". Fewer layers than the file has would give the
     vectors of another model."""

@@ -31,7 +31,7 @@ from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
-from tests.conftest import BLOCKS, ROOT, WORDS, allennlp, file_size_limit
+from tests.conftest import BLOCKS, ROOT, WORDS, allennlp, file_size_limit, untar
 from tests.formats.same import assert_same
 from tests.formats.tasks import write_task
 from tests.formats.tf_checkpoint.writer import variables_of, write_checkpoint
@@ -103,8 +103,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, bilm_archive: str) -> Path:
     """All forms of one biLM, which the archive contains, and files that are none."""
     folder = tmp_path_factory.mktemp("forms")
     shutil.copy(bilm_archive, folder)
-    with tarfile.open(bilm_archive) as archive:
-        archive.extractall(folder / "run")
+    untar(bilm_archive, folder / "run")
     allennlp("bilm-export", bilm_archive, folder / "bilm-tf", "--softmax")
     shutil.make_archive(str(folder / "bilm-tf"), "zip", folder / "bilm-tf")
     (folder / "checkpoint").mkdir()
@@ -312,9 +311,7 @@ FILES: dict[tuple[str, str], str | None] = {
 
 @pytest.mark.parametrize("files", FILES, ids=" ".join)
 @pytest.mark.parametrize("place", PAIRS)
-def test_two_files(
-    place: str, files: tuple[str, str], folder: Path, url: str, tmp_path: Path
-) -> None:
+def test_two_files(place, files, folder, url, tmp_path):
     """The expected weights are those in the HDF5 file, read by h5py."""
     named = [file.format(folder, url=url) for file in files]
     if FILES[files] is None:

@@ -17,12 +17,9 @@ from elmo_plugin.formats.json_and_text import read_small_file
 from elmo_plugin.text import lines
 from elmo_plugin.text.characters import SPECIAL_WORDS
 from elmo_plugin.text.lines import read_blocks
-from tests.conftest import BiLMFiles
 
 
-def test_a_small_weight_file_of_large_arrays(
-    bilm_files: BiLMFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_weight_file_of_large_arrays(bilm_files, monkeypatch):
     """The expected size is that of the arrays, by h5py. A limit of nothing stands for a gigabyte
     and a multiple of the compressed file's size."""
     for name in ("FREE_BYTES", "MOST_TIMES"):

@@ -35,7 +35,8 @@ def quantized_lstm(inputs, c, h, weights, sizes):
     precision, in which a number near the middle of two integers goes to the same one as in the
     kernel's.
     """
-    w_x, w_h, w_p = (None if w is None else w.numpy() for w in weights_of(weights))
+    matrices = weights.input, weights.recurrent, weights.projection
+    w_x, w_h, w_p = (None if w is None else w.numpy() for w in matrices)
     inputs, c, h, b = (x.numpy().astype(float) for x in (inputs, c, h, weights.bias))
     factor = np.sqrt(np.abs(w_x).max(2))
     w_x = rounded(w_x / factor[:, :, None], 1)
@@ -57,10 +58,6 @@ def quantized_lstm(inputs, c, h, weights, sizes):
                 m = m.clip(-weights.proj_clip, weights.proj_clip)
         h[:, :n] = y[:, t, :n] = m
     return y, c, h
-
-
-def weights_of(weights):
-    return weights.input, weights.recurrent, weights.projection
 
 
 def moved_by_rounding(expected, inputs, c, h, weights, sizes):

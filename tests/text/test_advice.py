@@ -24,22 +24,12 @@ from elmo_plugin.text.raw_text import split_tokens
 from tests.conftest import Said
 
 
-@pytest.fixture(scope="module")
-def tiny() -> LanguageModel:
-    return LanguageModel.from_pretrained("tiny")
-
-
-@pytest.fixture(scope="module")
-def elmo() -> Elmo:
-    return Elmo.from_pretrained("tiny")
-
-
-def test_a_warning_of_python(tiny: LanguageModel, elmo: Elmo) -> None:
+def test_a_warning_of_python(model: LanguageModel, elmo: Elmo) -> None:
     """By definition: it has the public category, is in the line of the user, and is an error where
     the user wants one."""
     with warnings.catch_warnings(record=True) as records:
         warnings.simplefilter("always")
-        tiny.score("The dog ran <eos>")
+        model.score("The dog ran <eos>")
         [record] = records
         list(elmo.stream(["The dog ran <eos>"]))
     assert record.category is TextWarning is elmo_plugin.TextWarning
@@ -47,16 +37,16 @@ def test_a_warning_of_python(tiny: LanguageModel, elmo: Elmo) -> None:
     assert [x.filename for x in records] == [__file__] * 2
     with warnings.catch_warnings(), pytest.raises(TextWarning, match="1 of 4 tokens are symbols"):
         warnings.simplefilter("error", TextWarning)
-        tiny.score("The dog ran <eos>")
+        model.score("The dog ran <eos>")
 
 
-def test_advice_of_several_calls(tiny: LanguageModel, said: Said) -> None:
+def test_advice_of_several_calls(model: LanguageModel, said: Said) -> None:
     """By definition: each kind is said once, with what was found so far, but not after an error,
     which is what a user has to read."""
     with pytest.raises(ValueError), advised():
-        tiny.score("The dog ran <eos>")
+        model.score("The dog ran <eos>")
         raise ValueError
-    tiny.score("The dog ran .")
+    model.score("The dog ran .")
     assert not said()
     advice = Advice("a text")
     for _ in range(3):
@@ -72,14 +62,14 @@ SYMBOLS = (
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
-def test_symbols(tiny: LanguageModel, elmo: Elmo, symbol: str, said: Said) -> None:
+def test_symbols(model: LanguageModel, elmo: Elmo, symbol: str, said: Said) -> None:
     """The symbols of word-level models, BERT, GPT-2 and WikiText are named with their number, and
     raw text keeps each whole."""
     tokens = ["The", "dog", symbol]
     for call in (
-        lambda: tiny.score(tokens),
-        lambda: tiny.score(f"The dog {symbol}", raw=True),
-        lambda: tiny.perplexity([tokens]),
+        lambda: model.score(tokens),
+        lambda: model.score(f"The dog {symbol}", raw=True),
+        lambda: model.perplexity([tokens]),
         lambda: elmo.embed(tokens),
     ):
         call()
@@ -104,12 +94,12 @@ SEEN += ["❤\ufe0f", "1\ufe0f\u20e3", "cafe\u0301"]
         ("\x93", "U+0093 (a control character)"),
     ],
 )
-def test_invisible_characters(tiny, elmo, character, name, said):
+def test_invisible_characters(model, elmo, character, name, said):
     """The names are those of the Unicode Standard; control characters have none. They are named for
     sentences, for the words that are looked for, and for all sentences of a text."""
     word = f"ba{character}nk"
     for call in (
-        lambda: tiny.score(["The", word]),
+        lambda: model.score(["The", word]),
         lambda: elmo.embed(["The", word]),
         lambda: elmo.uses([["The", word], ["The", "dog"]], ["dog"]),
     ):
@@ -121,13 +111,13 @@ def test_invisible_characters(tiny, elmo, character, name, said):
     assert message.startswith("1 of 2 ") and repr(word) in message
 
 
-def test_what_is_no_fault(tiny: LanguageModel, said: Said) -> None:
+def test_what_is_no_fault(model: LanguageModel, said: Said) -> None:
     """Brackets and the like are tokens of the Penn Treebank, and `<UNK>` is in each vocabulary. By
     the Unicode Standard, scripts and emoji need joiners."""
     for sentence in ("[ The dog ] < 3 @ 5", "<UNK> ran .", "me@there.com -LRB- <3 [1]", "AT&T R&B"):
-        tiny.score(sentence)
+        model.score(sentence)
     for word in SEEN:
-        tiny.score(["The", word])
+        model.score(["The", word])
     assert not any("symbols" in x or "an invisible character" in x for x in said())
 
 

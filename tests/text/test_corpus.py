@@ -9,7 +9,7 @@ import pytest
 from elmo_plugin.files.digest import digest, sealed
 from elmo_plugin.text.characters import words_to_characters
 from elmo_plugin.text.corpus import CorpusError, EncodedCorpus
-from tests.conftest import Fuzz
+from tests.conftest import Fuzz, write_file
 from tests.damage import check_damaged
 from tests.text.shards import encode_in_shards
 
@@ -18,8 +18,7 @@ TEXT = "the dog barks .\nthe 👍 and é\n\nanother <S> document\n" + "x" * 70 +
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    file = tmp_path / "text"
-    file.write_text(TEXT, "utf-8")
+    file = write_file(tmp_path / "text", TEXT)
     encode_in_shards([file], tmp_path / "corpus", 10)
     return tmp_path / "corpus"
 

@@ -13,7 +13,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.text import corpus_cache, encoding, lines
 from elmo_plugin.text.corpus import CorpusError, EncodedCorpus
 from elmo_plugin.text.corpus_cache import open_corpus
-from tests.conftest import Fuzz
+from tests.conftest import Fuzz, write_file
 from tests.ordinary_user import as_ordinary_user
 
 SENTENCES = [["a", "b", "c"], ["d", "e"]]
@@ -35,9 +35,7 @@ def encodings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    file = tmp_path / "text.txt"
-    file.write_text("a b c\nd e\n")
-    return file
+    return write_file(tmp_path / "text.txt", "a b c\nd e\n")
 
 
 @pytest.fixture
@@ -77,8 +75,9 @@ def test_other_content_of_the_same_size_and_time_is_noticed(tmp_path, file, cach
     --times` and unpacking an archive keep modification times."""
     stamp = file.stat().st_mtime_ns
     for last in "efe":
-        new = tmp_path / "new.txt" if way == "by another file" else file
-        new.write_text(f"a b c\nd {last}\n")
+        new = write_file(
+            tmp_path / "new.txt" if way == "by another file" else file, f"a b c\nd {last}\n"
+        )
         os.utime(new, ns=(stamp, stamp))
         os.replace(new, file)
         assert sentences(file, cache) == [["a", "b", "c"], ["d", last]]
@@ -171,15 +170,12 @@ def test_a_cache_that_cannot_be_written_to_serves_what_it_holds():
         assert f"{text}.txt in it, found neither (Permission denied)" in error
 
 
-def _open(path: Path, cache: Path, queue) -> None:
-    queue.put(sentences(path, cache))
-
-
 def test_processes_at_the_same_time_share_one_corpus(file, cache):
     """All processes read the whole text, and there is one folder."""
     context = get_context("fork")
     queue = context.Queue()
-    processes = [context.Process(target=_open, args=(file, cache, queue)) for _ in range(4)]
+    read = lambda: queue.put(sentences(file, cache))  # noqa: E731
+    processes = [context.Process(target=read) for _ in range(4)]
     for process in processes:
         process.start()
     assert [queue.get(timeout=60) for _ in processes] == [SENTENCES] * 4

@@ -70,20 +70,16 @@ LISTS: dict[str, Callable[[list[str]], Any]] = {
 
 
 @pytest.fixture(scope="module")
-def model() -> LanguageModel:
-    softmax = SampledSoftmax(n_words=len(WORDS), dim=5, n_negative_samples=None)
-    randomize(softmax)
-    return LanguageModel(random_bilm().bilm, softmax, WORDS)
-
-
-@pytest.fixture(scope="module")
 def elmo(bilm_archive: str) -> Elmo:
     return Elmo.from_archive(bilm_archive)
 
 
 @pytest.fixture(scope="module")
-def calls(elmo: Elmo, model: LanguageModel, bilm_archive: str) -> dict[str, Callable[..., Any]]:
+def calls(elmo: Elmo, bilm_archive: str) -> dict[str, Callable[..., Any]]:
     """What reads one sentence or several, and then what always reads several."""
+    softmax = SampledSoftmax(n_words=len(WORDS), dim=5, n_negative_samples=None)
+    randomize(softmax)
+    model = LanguageModel(random_bilm().bilm, softmax, WORDS)
     vectors = ElmoVectors(bilm_archive).fit(["a"])
     warming = Elmo.from_archive(bilm_archive)
 

@@ -30,11 +30,6 @@ COUNTED: dict[str, Callable[[str, int, int], Span]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def elmo() -> Elmo:
-    return Elmo.from_pretrained("tiny")
-
-
 def counted(way: str) -> np.ndarray:
     """The spans of *bank* counted in another way, shape `(2, N)`, by Python's own encoders."""
     return np.array([COUNTED[way](x, *span) for x, span in zip(SENTENCES, SPANS)]).T

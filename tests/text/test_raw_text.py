@@ -12,13 +12,7 @@ from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
 from elmo_plugin.text import raw_text
 from elmo_plugin.text.advice import advised
-from elmo_plugin.text.raw_text import (
-    check_wrapped,
-    running_text,
-    split_sentences,
-    split_text,
-    split_tokens,
-)
+from elmo_plugin.text.raw_text import running_text, split_sentences, split_text, split_tokens
 from tests.conftest import ROOT, Said
 
 SENTENCES = {
@@ -186,7 +180,7 @@ def test_wrapped_lines(text: str, n_warnings: int, said: Said) -> None:
     """By definition: a warning if more than a tenth of the lines begin in lower case after a line
     without final punctuation, but not if sentences begin so too. The lines are as given."""
     with advised():
-        assert list(check_wrapped(text.splitlines())) == text.splitlines()
+        assert list(raw_text.check_wrapped(text.splitlines())) == text.splitlines()
     assert [x[:22] for x in said()] == n_warnings * ["2 of 5 lines begin in "]
 
 

@@ -1,7 +1,6 @@
 """These tests read a model's two files from a folder or a zip file. `test_fill.py` damages them."""
 
 import shutil
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from tests.conftest import BiLMFiles
+from tests.conftest import BiLMFiles, untar, write_file
 
 SENTENCE = "The dog ran ."
 
@@ -82,8 +81,7 @@ def test_a_folder_is_a_model(folder: Path, expected: numpy.ndarray, names: dict[
 def test_an_older_export_in_the_folder_of_a_run(folder: Path, bilm_archive: str) -> None:
     """The weights are those of the run."""
     expected = Elmo.from_archive(bilm_archive).embed(SENTENCE)
-    with tarfile.open(bilm_archive) as archive:
-        archive.extractall(folder)
+    untar(bilm_archive, folder)
     (folder / "model.hdf5").write_bytes(b"of an older run")
     assert numpy.array_equal(Elmo.from_archive(folder).embed(SENTENCE), expected)
 
@@ -96,8 +94,7 @@ def test_a_model_is_not_written_beside_another(bilm_files, tmp_path: Path, other
     """By definition: a folder never has two models, of which the other would be read. Nothing in it
     changes, and without the other model it is written."""
     elmo = Elmo.from_files(*bilm_files)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / other).write_bytes(b"another")
+    write_file(tmp_path / "out" / other, b"another")
     with pytest.raises(InputError, match=f"out: expected a folder without another .* {other}$"):
         elmo.save(tmp_path / "out")
     assert [file.name for file in (tmp_path / "out").iterdir()] == [other]

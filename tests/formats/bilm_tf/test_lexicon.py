@@ -1,7 +1,6 @@
 """What a biLM looks up, words and code points, in files and archives; and a vocabulary with it."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.find import find_bilm
 from elmo_plugin.modules import SampledSoftmax
-from tests.conftest import WORDS
+from tests.conftest import WORDS, write_file
 from tests.formats.same import assert_same
 from tests.formats.test_elmoformanylangs import write_model
 from tests.formats.test_fill import rewrite, set_size, with_number
@@ -54,9 +53,7 @@ def as_bilm_tf(folder: Path) -> Path:
         ("words", np.zeros_like, "9 words, found 0"),
     ],
 )
-def test_another_lexicon(
-    tmp_path: Path, name: str, change: Callable[[np.ndarray], np.ndarray], message: str
-) -> None:
+def test_another_lexicon(tmp_path, name, change, message):
     """By hand: numbers that are none of a lexicon would be those of other words."""
     found = find_bilm(write_model(tmp_path / "model"))
     write_model_files(tmp_path / "files", found.bilm)
@@ -159,8 +156,7 @@ def test_a_saved_model_has_its_words(tmp_path: Path) -> None:
     """By hand: bilm-tf needs them next to a table, and a vocabulary of another model, which was in
     the folder, would be refused."""
     elmo = Elmo.from_archive(write_words(tmp_path / "files"))
-    (tmp_path / "saved").mkdir()
-    (tmp_path / "saved" / "vocabulary.txt").write_text("of\nanother\nmodel\n")
+    write_file(tmp_path / "saved" / "vocabulary.txt", "of\nanother\nmodel\n")
     elmo.save(tmp_path / "saved")
     assert (tmp_path / "saved" / "vocabulary.txt").read_text().split("\n")[:-1] == WORDS
     assert_same(Elmo.from_archive(tmp_path / "saved"), elmo)

@@ -22,25 +22,21 @@ from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from tests import conftest
-from tests.conftest import BLOCKS, WORDS, allennlp, write_bilm_files
+from tests.conftest import BLOCKS, WORDS, allennlp, write_bilm_files, write_file
 from tests.formats.same import assert_same, assert_same_model
 
 LINES = ["</S>", "the", "<S>", "dog", "!!!MAXTERMID", "the", "<UNK>", "naïve", "dog", "the", "."]
 """Ten rows: the line without a row is none of them."""
 
 
-def write_softmax(path: Path, n_words: int, dim: int) -> None:
-    random = np.random.default_rng(0)
-    with h5py.File(path, "w") as file:
-        file["softmax/W"] = random.normal(size=(n_words, dim)).astype("f4")
-        file["softmax/b"] = random.normal(size=n_words).astype("f4")
-
-
 def write_parts(folder: Path) -> tuple[str, ...]:
     """Write the options, the weights, the words and the softmax."""
     options, weights = write_bilm_files(folder)
     (folder / "vocab.txt").write_text("\n".join(LINES), "utf-8")
-    write_softmax(folder / "softmax_weights.hdf5", 10, BLOCKS["lstm"]["projection_dim"])
+    random = np.random.default_rng(0)
+    with h5py.File(folder / "softmax_weights.hdf5", "w") as file:
+        for name, shape in (("W", (10, BLOCKS["lstm"]["projection_dim"])), ("b", 10)):
+            file[f"softmax/{name}"] = random.normal(size=shape).astype("f4")
     return options, weights, str(folder / "vocab.txt"), str(folder / "softmax_weights.hdf5")
 
 
@@ -153,8 +149,7 @@ def test_fine_tuning(parts: Any, tmp_path: Path, named: str) -> None:
 )
 def test_another_vocabulary(tmp_path: Path, lines: list[str], message: str) -> None:
     """The message names the file."""
-    file = tmp_path / "vocab.txt"
-    file.write_text("\n".join(lines), "utf-8")
+    file = write_file(tmp_path / "vocab.txt", "\n".join(lines))
     with pytest.raises(InputError, match=f"^{file}(: |, ){message}$"):
         read_softmax_rows(file, 10, "S")
 
