@@ -184,6 +184,7 @@ SLIPS = {
     "evaluate ARCHIVE TEXT,TEXT --output-file OUT -o LOADER": "The number of `metrics_output_file`",
     'evaluate ARCHIVE TEXT -o {"a.b":1}': "overrides dict contains unused keys: .'a.b'.",
     "evaluate FOREIGN TEXT": r"foreign\.tar\.gz",
+    "evaluate CUT TEXT": r"cut: expected a model\.tar\.gz or the folder of a training run, found C",
     "predict TEXT TEXT": r"text\.txt: expected a model\.tar\.gz or the folder of a training run",
     "predict ARCHIVE .": r"^python -m elmo_plugin: \.: expected a file, found a folder",
     "predict ARCHIVE nothing.txt": r"nothing\.txt",
@@ -209,8 +210,9 @@ def test_a_slip_is_one_clear_sentence(arguments, bilm_archive, tmp_path, monkeyp
         write_file(tmp_path / name, text)
     with tarfile.open(tmp_path / "foreign.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "text.txt", "a.txt")
+    write_file(tmp_path / "cut", Path(bilm_archive).read_bytes()[:10_000])
     known = {"ARCHIVE": bilm_archive, "TEXT": "text.txt", "CONFIG": "config.json", "OUT": "out"}
-    known |= {"FOREIGN": "foreign.tar.gz", "TEXT,TEXT": "a,b"}
+    known |= {"FOREIGN": "foreign.tar.gz", "TEXT,TEXT": "a,b", "CUT": "cut"}
     known["LOADER"] = json.dumps({"data_loader": {"type": "bilm", "batch_size": 2}})
     end, printed = ended(*(known.get(word, word) for word in arguments.split(" ")))
     assert_one_line(end, printed)

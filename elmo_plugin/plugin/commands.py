@@ -33,6 +33,7 @@ from elmo_plugin.commands.runner import (
 )
 from elmo_plugin.commands.streams import piped_output
 from elmo_plugin.commands.threads import limit_threads
+from elmo_plugin.files.decompression import DECOMPRESSION_ERRORS
 from elmo_plugin.plugin import bilm_import
 from elmo_plugin.pretrained import pretrained_names
 from elmo_plugin.text.advice import in_lines
@@ -116,7 +117,7 @@ def _message(error: Exception) -> str:
         message = str(error)
     elif isinstance(error, ProcessRaisedException):  # its message is that process's traceback
         message = str(error).strip().splitlines()[-1]
-    elif isinstance(error, ReadError):
+    elif isinstance(error, (ReadError, *DECOMPRESSION_ERRORS)):
         message = f"expected a model.tar.gz or the folder of a training run, found {error}"
     elif isinstance(error, ModuleNotFoundError) and error.name in sys.argv:
         message = f"--include-package: expected a package that Python finds, found {error.name!r}"
