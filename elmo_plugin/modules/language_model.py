@@ -151,11 +151,10 @@ def _between_boundaries(targets: Tensor, lengths: Tensor) -> Tensor:
     return targets.scatter(1, lengths[:, None] + 1, END)
 
 
-def window_gradient(loss: Tensor, n_tokens: int, n_rows: int) -> Tensor:
+def window_gradient(loss: Tensor, value: float, n_tokens: int, n_rows: int) -> Tensor:
     """
-    The mean loss of a token, with the gradient of the loss times the window's length. bilm-tf's
-    initial Adagrad accumulator of 1.0 and gradient norm of 10 presuppose this factor. If some of
-    the `n_rows` have ended, it is the mean number of their tokens.
+    The number `value`, with the gradient of a token's mean loss times the window's length.
+    bilm-tf's initial Adagrad accumulator of 1.0 and gradient norm of 10 presuppose this factor. If
+    some of the `n_rows` have ended, it is the mean number of their tokens.
     """
-    value = loss.detach()
-    return value + n_tokens / n_rows * (loss - value)
+    return value + n_tokens / n_rows * (loss - loss.detach())

@@ -231,20 +231,24 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         return self._count(self.negative_log_likelihoods(hidden, targets), targets)
 
     def _count(self, sums: Sequence[Tensor], targets: Tensor) -> Tensor:
-        """Add the negative log likelihoods to the metrics, and return the loss."""
+        """
+        Add the negative log likelihoods to the metrics, and return the loss. Its value is that of
+        all processes, because after the end of a process's own rows there are no words.
+        """
         if self.training and self.softmax.sparse_gradients:
             check_optimizer(self.softmax.parameters())
         n_targets = (targets[0] != IGNORE).sum()
         loss = (sums[0] + sums[1]) / (2 * n_targets.clamp(min=1))
         totals = [(sums[0] + sums[1]) / 2] if self._is_sampled else sums
         # Read at once, because the CPU waits for a GPU. A float counts to 2^24.
-        numbers = torch.stack([n_targets.float(), loss, *totals]).tolist()
-        n_tokens, value = int(numbers[0]), numbers[1]
-        for average, total in zip(self._losses[self.training], numbers[2:]):
-            average(total, n_tokens)
+        numbers = torch.stack([n_targets.float(), *totals]).tolist()
+        n_tokens = int(numbers[0])
+        averages = zip(self._losses[self.training], numbers[1:])
+        means = [average(total, n_tokens) for average, total in averages]
+        value = sum(means) / len(means)
         if self.training:
             self._check_loss(value)
-        return window_gradient(loss, n_tokens, n_rows=targets.size(2))
+        return window_gradient(loss, value, n_tokens, n_rows=targets.size(2))
 
     def _check_loss(self, loss: float) -> None:
         """Raise an error before a step that would make the weights NaN or infinite."""
@@ -293,13 +297,14 @@ class TokenAverage(Metric):
     def __init__(self) -> None:
         self.reset()
 
-    def __call__(self, total: float, count: int) -> None:  # type: ignore[override]
-        """Add a batch. `total`: the sum over `count` tokens."""
+    def __call__(self, total: float, count: int) -> float:  # type: ignore[override]
+        """Add a batch, and return its mean. `total`: the sum over `count` tokens."""
         # Both are exchanged together in float64, which represents token counts exactly.
         pair = torch.tensor([total, count], dtype=torch.float64)
         total_of_all, count_of_all = dist_reduce_sum(pair).tolist()
         self.total += total_of_all
         self.count += int(count_of_all)
+        return float(total_of_all / max(count_of_all, 1))
 
     def get_metric(self, reset: bool = False) -> float:
         mean = self.total / self.count if self.count else math.nan

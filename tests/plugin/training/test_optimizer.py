@@ -1,6 +1,7 @@
 """These tests compare the optimizer `clipped_adagrad` on row-sparse gradients with PyTorch's
 Adagrad on dense ones, and `fused_adam` with AllenNLP's `adam`."""
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -150,12 +151,13 @@ LONG = (pytest.param({"tied": tied}, marks=pytest.mark.long) for tied in (True, 
 
 @pytest.mark.parametrize("words", [None, *LONG])
 def test_two_processes_follow_one_with_dense_gradients(tmp_path, words):
-    """The expected weights, warm state and metrics are those of one process with the optimizer
-    `adagrad`, the trainer's `grad_norm` and all rows. Every process draws the same samples, and
-    there is no dropout. Of a table of words, each process reads rows of its own. Both runs validate
-    within epochs too."""
+    """The expected weights, warm state, metrics and curve are those of one process with the
+    optimizer `adagrad`, the trainer's `grad_norm` and all rows. Every process draws the same
+    samples, and there is no dropout. Of a table of words, each process reads rows of its own. Both
+    runs validate within epochs too."""
     params = processes(tmp_path / "cache", 2)
-    params["trainer"]["callbacks"] = [{"type": "validate_every", "num_batches": 40}]
+    every = {"type": "validate_every", "num_batches": 40}
+    params["trainer"]["callbacks"] = [every, {"type": "learning_curve", "interval": 1}]
     params["model"]["dropout"] = 0.0
     if words is not None:
         del params["model"]["char_cnn"]
@@ -165,9 +167,14 @@ def test_two_processes_follow_one_with_dense_gradients(tmp_path, words):
     found = train_in_processes(with_sparse_gradients(params), tmp_path / "two")
     for name, expected in train_in_processes(one, tmp_path / "one").items():
         assert_close(found[name], expected, atol=1e-5, what=name)
-    one_run, two_runs = (read(tmp_path / run / "metrics.json") for run in ("one", "two"))
-    for name in ("training_sampled_loss", "validation_perplexity"):
-        assert two_runs[name] == pytest.approx(one_run[name], rel=1e-5)
+    metrics, curves = [], []
+    for run in ("one", "two"):
+        values = read(tmp_path / run / "metrics.json").items()
+        metrics.append({k: x for k, x in values if k.endswith(("loss", "perplexity"))})
+        lines = (tmp_path / run / "learning_curve.jsonl").read_text().splitlines()
+        curves.append([x for line in lines for x in json.loads(line).values()])
+    assert metrics[1] == pytest.approx(metrics[0], rel=1e-5)
+    assert curves[1] == pytest.approx(curves[0], rel=1e-5)
 
 
 def test_numbers_are_those_of_adam():
