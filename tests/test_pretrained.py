@@ -7,7 +7,6 @@ import numpy
 import pytest
 import torch
 from allennlp.common.file_utils import cached_path
-from allennlp.data import Vocabulary
 from allennlp.modules.elmo import Elmo as StockElmo
 from allennlp.modules.elmo import batch_to_ids
 from allennlp.predictors import Predictor
@@ -17,9 +16,9 @@ from elmo_plugin.checks import InputError
 from elmo_plugin.formats.bilm_tf.texts import read_vocabulary_file
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words
 from elmo_plugin.plugin.models.archives import PretrainedArchiveClient
-from elmo_plugin.plugin.token_embedders.elmo_token_embedder import ElmoEmbedder
 from elmo_plugin.pretrained import pretrained_files, pretrained_names
 from tests.conftest import ROOT, write_bilm_files, write_file
+from tests.formats.tasks import load, model_of, train
 
 CHARACTERS = batch_to_ids([["The", "dog", "."], ["A"]])
 
@@ -58,15 +57,11 @@ def test_a_model_that_is_not_installed(random_model):
 
 def test_an_archive_is_complete(random_model, tmp_path, monkeypatch):
     """Expected values: the vectors of the archived model, although no such model is installed."""
-    vocabulary = Vocabulary()
-    trained = ElmoEmbedder(pretrained="random", vocab=vocabulary).eval()
+    model = model_of(elmo={"pretrained": "random"})
+    trained = train(model, tmp_path / "run").eval()
     monkeypatch.setattr(pretrained, "FOLDER", tmp_path / "random")
-    torch.save({}, tmp_path / "weights.th")
-    vocabulary.save_to_files(str(tmp_path / "vocabulary"))
-    where = {"vocab": vocabulary, "serialization_dir": str(tmp_path)}
-    loaded = ElmoEmbedder(pretrained="random", **where).eval()
-    loaded.load_state_dict(trained.state_dict())
-    assert torch.equal(loaded(CHARACTERS), trained(CHARACTERS))
+    loaded = load(model, tmp_path / "run")
+    assert torch.equal(loaded.embedder(CHARACTERS), trained.embedder(CHARACTERS))
 
 
 @pytest.mark.parametrize("name", pretrained_names())
@@ -141,8 +136,8 @@ def test_a_model_of_another_distribution(random_model, tmp_path, monkeypatch):
     tuned.save(folder)
     vectors = tuned.embed("The dog")
     assert not numpy.array_equal(vectors, expected)
-    for load in (Elmo.from_pretrained, Elmo.from_archive):
-        assert numpy.array_equal(load("welsh").embed("The dog"), vectors)
+    for make in (Elmo.from_pretrained, Elmo.from_archive):
+        assert numpy.array_equal(make("welsh").embed("The dog"), vectors)
     with pytest.raises(InputError, match="one of: random, welsh; found 'large'"):
         Elmo.from_pretrained("large")
 

@@ -278,7 +278,8 @@ FUNCTIONS = {
     "operator, name", [(operator, name) for operator in FUNCTIONS for name in FUNCTIONS[operator]]
 )
 def test_wrong_numbers_are_found(operator, name, monkeypatch, caplog):
-    """Expected: no kernel is used if a result of one differs from its definition, here by 0.1."""
+    """Expected: no kernel is used if a result of one differs from its definition, here by 0.1. In
+    bf16, large losses are rounded by as much, and their bias tells."""
     functions = {name: getattr(operator.kernel, name) for name in FUNCTIONS[operator]}
 
     def shifted(*given, **kwargs):
@@ -290,7 +291,8 @@ def test_wrong_numbers_are_found(operator, name, monkeypatch, caplog):
     dtypes, status = backend.load_kernels([char_conv, lstm, softmax])
     assert not dtypes and f"{operator.__name__}: torch." in status
     (record,) = caplog.records
-    assert "is wrong by 0.1" in status and "is wrong by 0.1" in record.getMessage()
+    fault = re.search(r"is wrong by 0\.1|bfloat16 has a bias of", status)[0]
+    assert fault in record.getMessage()
 
 
 @pytest.mark.parametrize("size, n_least", [(150, 10_000), (1100, 10_000)])
