@@ -13,7 +13,7 @@ from experiments.rows import RESULTS, Row, known_rows
 
 FILE = RESULTS / "from_scratch.jsonl"
 SHOWN = {
-    "elmo": "biLM, `bilm.jsonnet`",
+    "elmo": "biLM",
     "words": "causal transformer, words",
     "pieces": "causal transformer, word pieces",
     "masked": "masked transformer, word pieces",
@@ -32,11 +32,12 @@ def sections(folder: Path, pictures: Path) -> dict[str, str]:
         return {}
     found, title = curves(rows), "A biLM and transformers, trained on the same small text"
     last = [(SHOWN[kind], n, points[-1]) for (n, kind), points in found.items()]
-    lines = [[name, n, *_size(x), x["seconds"] / 60, *_reached(x)] for name, n, x in last]
+    lines = [[name, n, *_size(x), *_reached(x)] for name, n, x in last]
     heads = ["trained until its best result", "tokens", "layers", "rate", *REACHED]
-    save(picture(found), pictures / "from_scratch.svg", title, by_time(rows))
+    shown = "; ".join(f"{name}: {_described(row)}" for name, _, row in last)
+    save(picture(found), pictures / "from_scratch.svg", title, shown)
     return {
-        "From scratch": f"{table(heads, lines)}\n\n![{title}](results/from_scratch.svg)",
+        "From scratch": f"{table(heads, lines)}\n\n![{title}: {shown}](results/from_scratch.svg)",
         "From scratch by time": by_time(rows),
     }
 
@@ -53,7 +54,8 @@ def curves(rows: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
     the first seed, and of the transformer with the best size and rate.
     """
     found: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
-    for row in sorted(rows, key=lambda x: (x["settings"]["tokens"], x["seconds"])):
+    kinds = list(SHOWN)
+    for row in sorted(rows, key=lambda x: (kinds.index(x["settings"]["model"]), x["seconds"])):
         if row["settings"]["seed"] == 0:
             found[row["settings"]["tokens"], row["settings"]["model"]].append(row)
     for key, own in found.items():
@@ -75,13 +77,10 @@ def picture(found: Mapping[tuple[int, str], Sequence[Row]]) -> Figure:
             values = [row["metrics"].get(metric, math.nan) for row in points]
             minutes = [row["seconds"] / 60 for row in points]
             panel.plot(minutes, values, style, color=color, markersize=4, label=label)
-            panel.set_xscale("log")
-            panel.xaxis.set_major_formatter("{x:g}")
             panel.set_xlabel("CPU minutes on one thread")
     panels[0].set_ylabel("perplexity of held-out words")
-    panels[0].set_yscale("log")
-    panels[0].yaxis.set_major_formatter("{x:g}")
     panels[1].set_ylabel("accuracy of the probe for parts of speech, %")
+    panels[0].set_ylim(bottom=0)
     figure.legend(*panels[1].get_legend_handles_labels(), ncols=2, loc="outside upper center")
     return figure
 
@@ -91,8 +90,13 @@ def _size(row: Row) -> tuple[str, str]:
     return f"{of['layers']} x {of['dim']}", f"{of['rate']:g}" if "rate" in of else ""
 
 
-def _reached(row: Row) -> tuple[object, object]:
-    return row["metrics"].get("perplexity", ""), row["metrics"]["accuracy"]
+def _reached(row: Row) -> tuple[object, ...]:
+    metrics = row["metrics"]
+    return row["seconds"] / 60, metrics.get("perplexity", ""), metrics["accuracy"]
+
+
+def _described(row: Row) -> str:
+    return ", ".join(f"{name} {x:.1f}" for name, x in zip(REACHED, _reached(row)) if x != "")
 
 
 def by_time(rows: Sequence[Row]) -> str:
@@ -101,7 +105,7 @@ def by_time(rows: Sequence[Row]) -> str:
     for kind, name in SHOWN.items():
         own = [row for row in rows if row["settings"]["model"] == kind]
         for row in sorted(own, key=lambda x: (x["settings"]["tokens"], _size(x), x["seconds"])):
-            of, minutes = row["settings"], row["seconds"] / 60
+            of = row["settings"]
             line = [name, of["tokens"], *_size(row), of["seed"], row["metrics"]["epochs"]]
-            lines.append([*line, minutes, *_reached(row)])
+            lines.append([*line, *_reached(row)])
     return table(["model", "tokens", "layers", "rate", "seed", "epochs", *REACHED], lines)
