@@ -22,7 +22,7 @@ from experiments.rows import append_row, read_rows
 from tests.conftest import ROOT
 from tests.pictures import illegible
 
-PICTURES = "gains", "figure1", "blimp", "syntaxgym", "reading_times"
+PICTURES = "gains", "figure1", "blimp", "syntaxgym", "reading_times", "from_scratch"
 
 PAPER = ROOT / "experiments" / "grid" / "paper.jsonnet"
 RESULTS = ROOT / "experiments" / "results"
