@@ -98,10 +98,8 @@ def draw(curve: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
 
-    unit, curves = (
-        "loss",
-        {"training_loss": ("training", "-"), "validation_loss": ("held-out", "o--")},
-    )
+    unit = "loss"
+    curves = {"training_loss": ("training", "-"), "validation_loss": ("held-out", "o--")}
     if any(SAMPLED in line or "validation_forward_perplexity" in line for line in lines):  # a biLM
         unit = "negative log likelihood (nats a token)"
         curves = {
