@@ -30,11 +30,12 @@ from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.bilm_tf.texts import write_options
 from elmo_plugin.formats.bilm_tf.weights import write_weights
-from elmo_plugin.modules import BiLM, sampled_softmax
-from elmo_plugin.ops import backend, char_conv, linear, lstm, private_torch, softmax, streams
+from elmo_plugin.modules import BiLM
+from elmo_plugin.ops import backend, private_torch, streams
 from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary, vocabulary_words
 from elmo_plugin.text.advice import TextWarning
+from tests.as_on_a_gpu import as_on_a_gpu
 
 # The models are tiny, so that a second thread would only wait for the first, and a forked process
 # could wait for threads that it does not have. The variable is for commands that tests start.
@@ -147,14 +148,6 @@ class Fuzz:
 def fuzz(pytestconfig: pytest.Config) -> Fuzz:
     option = pytestconfig.getoption
     return Fuzz(option("--fuzz-seed"), option("--fuzz-factor") or (10 if option("--long") else 1))
-
-
-def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a CPU compute everything as another device does, without what is made for CPUs."""
-    modules = backend, char_conv, linear, lstm, lstm.torch_ops, softmax.torch_ops, sampled_softmax
-    for module in modules:
-        monkeypatch.setattr(module, "is_on_cpu", lambda _: False)
-    monkeypatch.setattr(linear, "is_onednn_weight", lambda _: False)
 
 
 class Reads(TorchFunctionMode):

@@ -30,7 +30,7 @@ from benchmarks.settings import PUBLISHED_FILTERS, blocks, options_of
 from elmo_plugin import Elmo
 from elmo_plugin.modules import BiLM
 from elmo_plugin.ops import backend, private_torch
-from tests.conftest import as_on_a_gpu
+from tests.as_on_a_gpu import as_on_a_gpu
 
 VIEWS = frozenset(
     "view select slice as_strided t transpose expand unsqueeze split detach alias _unsafe_view "

@@ -30,8 +30,8 @@ from elmo_plugin.ops.softmax import (
     softmax_loss,
 )
 from elmo_plugin.ops.softmax import triton_ops as of_softmax
+from tests.as_on_a_gpu import as_on_a_gpu
 from tests.compare import cosine
-from tests.conftest import as_on_a_gpu
 
 Results = list[Tensor]
 

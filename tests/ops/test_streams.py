@@ -11,7 +11,8 @@ from elmo_plugin.modules import sampled_softmax
 from elmo_plugin.modules.sampled_softmax import expected_count
 from elmo_plugin.ops import backend
 from elmo_plugin.ops.streams import shared
-from tests.conftest import Stream, as_on_a_gpu
+from tests.as_on_a_gpu import as_on_a_gpu
+from tests.conftest import Stream
 
 
 def test_a_cpu_has_no_streams(monkeypatch):

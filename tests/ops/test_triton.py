@@ -12,7 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from elmo_plugin.ops import backend, lstm, softmax
-from tests.conftest import ROOT, as_on_a_gpu
+from tests.as_on_a_gpu import as_on_a_gpu
+from tests.conftest import ROOT
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -59,8 +60,7 @@ def signature(kernel, products, clip):
     return {name: types.get(name, "i32") for name in kernel.arg_names}
 
 
-@pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("products", ["*fp32", "*bf16"])
+@pytest.mark.parametrize("capability, products", [(80, "*fp32"), (90, "*bf16")])
 def test_compiles(capability, products, tmp_path, monkeypatch):
     """Expected: machine code for a GPU, which Triton's compiler makes without one."""
     from triton.backends.compiler import GPUTarget

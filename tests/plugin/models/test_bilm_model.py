@@ -18,8 +18,9 @@ from elmo_plugin.plugin.models import bilm_model
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.text.characters import words_to_characters
 from tests import oracle
+from tests.as_on_a_gpu import as_on_a_gpu
 from tests.compare import assert_close
-from tests.conftest import WORDS, Reads, allennlp, as_on_a_gpu
+from tests.conftest import WORDS, Reads, allennlp
 from tests.plugin.models.running_text import (
     IGNORE,
     OPTIONS,

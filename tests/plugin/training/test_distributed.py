@@ -84,7 +84,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, forked: None) -> tuple[Path,
 @pytest.mark.parametrize(
     "checkpointer, kills, last_saved",
     [
-        ({}, [25, 46], [Point(0, 21), Point(1, 21)]),
+        pytest.param({}, [25, 46], [Point(0, 21), Point(1, 21)], marks=pytest.mark.long),
         # The first process announces each save one batch ahead.
         ({"save_every_num_batches": None, "save_every_num_seconds": 0}, [25], [Point(0, 24)]),
         # PyTorch arranges gradients in another order after the first batch.
