@@ -1,9 +1,14 @@
 """
-A patch of distributed training, whose workers go on if their parent is stopped: after SIGTERM or
-Ctrl-C, the parent waits for them forever, and after SIGKILL they get SIGINT from PyTorch, which
-processes ignore that a shell started in the background. Now the parent stops its workers before it
-ends, and workers whose parent is gone get SIGTERM. Remove it when AllenNLP's `train_model` stops
-its workers.
+Two patches of distributed training:
+
+- Its workers go on if their parent is stopped: after SIGTERM or Ctrl-C, the parent waits for them
+  forever, and after SIGKILL they get SIGINT from PyTorch, which processes ignore that a shell
+  started in the background. Now the parent stops its workers before it ends, and workers whose
+  parent is gone get SIGTERM. Remove it when AllenNLP's `train_model` stops its workers.
+- With `evaluate_on_test`, only the first process evaluates, on its own part of the data, and its
+  metrics wait for the others, which have ended: an error or a hang after the training, without
+  `metrics.json` and archive. Now all processes evaluate their parts together, as in validation;
+  `batch_weight_key` is not used. Remove it when AllenNLP's `TrainModel` does so.
 """
 
 import signal
@@ -11,9 +16,16 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from allennlp.commands import train
+from allennlp.common.util import int_to_device, is_distributed
+from allennlp.nn.util import dist_reduce_sum
+from allennlp.training import GradientDescentTrainer
+from allennlp.training.util import get_metrics
 from torch import multiprocessing
 from torch.multiprocessing import _prctl_pr_set_pdeathsig  # type: ignore[attr-defined]
+
+_run = train.TrainModel.run
 
 
 def spawn(function: Callable[..., None], args: tuple[Any, ...], nprocs: int) -> None:
@@ -33,4 +45,33 @@ def _end_with_parent(rank: int, function: Callable[..., None], *args: Any) -> No
     function(rank, *args)
 
 
+def validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:
+    """The validation metrics of all processes, as the trainer computes them after an epoch."""
+    with torch.no_grad():
+        loss, reg_loss, n_batches = trainer._validation_loss(epoch)
+        return get_metrics(
+            trainer.model,
+            dist_reduce_sum(loss),
+            None if reg_loss is None else dist_reduce_sum(reg_loss),
+            batch_loss=None,
+            batch_reg_loss=None,
+            num_batches=dist_reduce_sum(n_batches),
+            reset=True,
+        )
+
+
+def _run_and_test(self: train.TrainModel) -> dict[str, Any]:
+    trainer: Any = self.trainer
+    metrics, loader = _run(self), self.evaluation_data_loader
+    if self.evaluate_on_test and loader is not None and is_distributed():
+        loader.set_target_device(int_to_device(trainer.cuda_device))
+        trainer._validation_data_loader = loader
+        found = validate(trainer, trainer._epochs_completed)
+        metrics.update({f"test_{key}": value for key, value in found.items()})
+        # `finish`, which only the first process calls, evaluates no more.
+        self.evaluation_data_loader = None  # type: ignore[assignment]
+    return metrics
+
+
+train.TrainModel.run = _run_and_test  # type: ignore[method-assign]
 train.mp = SimpleNamespace(spawn=spawn)  # type: ignore[assignment]

@@ -3,14 +3,12 @@ import math
 import os
 from typing import Any, Optional
 
-import torch
 from allennlp.data import DataLoader
-from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 from allennlp.training.metric_tracker import MetricTracker
-from allennlp.training.util import get_metrics
 
+from allennlp_today.distributed import validate
 from elmo_plugin.checks import InputError, check_number, fail, optional_count
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.torch_file import save_torch_file
@@ -84,7 +82,8 @@ class ValidateEveryCallback(TrainerCallback):
     ) -> None:
         epoch, batch_number = batch[-2:]
         if is_training and self._is_time(Point(epoch, batch_number)):
-            metrics = _validate(trainer, epoch)
+            metrics = validate(trainer, epoch)
+            trainer._pytorch_model.train()
             self._clock.restart()
             is_best = keep_if_best(trainer, metrics)
             if is_best and self._num_batches is None:  # not repeated at the same moment
@@ -120,23 +119,6 @@ def _check_order(loader: DataLoader) -> None:
         if found := getattr(loader, key, None):
             expected = f"a validation_data_loader without {key}, which keeps the order of the text"
             fail(NAME, expected, found)
-
-
-def _validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:
-    """Validates as the trainer does after an epoch, and returns to training."""
-    with torch.no_grad():
-        loss, reg_loss, n_batches = trainer._validation_loss(epoch)
-        metrics = get_metrics(
-            trainer.model,
-            dist_reduce_sum(loss),
-            None if reg_loss is None else dist_reduce_sum(reg_loss),
-            batch_loss=None,
-            batch_reg_loss=None,
-            num_batches=dist_reduce_sum(n_batches),
-            reset=True,
-        )
-    trainer._pytorch_model.train()
-    return metrics
 
 
 def keep_if_best(trainer: GradientDescentTrainer, metrics: dict[str, float]) -> bool:

@@ -154,8 +154,9 @@ def test_two_processes_follow_one_with_dense_gradients(tmp_path, words):
     """The expected weights, warm state, metrics and curve are those of one process with the
     optimizer `adagrad`, the trainer's `grad_norm` and all rows. Every process draws the same
     samples, and there is no dropout. Of a table of words, each process reads rows of its own. Both
-    runs validate within epochs too."""
+    runs validate within epochs too, and evaluate on a text after training."""
     params = processes(tmp_path / "cache", 2)
+    params |= {"test_data_path": params["train_data_path"], "evaluate_on_test": True}
     every = {"type": "validate_every", "num_batches": 40}
     params["trainer"]["callbacks"] = [every, {"type": "learning_curve", "interval": 1}]
     params["model"]["dropout"] = 0.0
