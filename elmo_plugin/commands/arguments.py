@@ -147,9 +147,9 @@ def count_lines(args: argparse.Namespace, file: Path | BinaryIO, name: str) -> i
 
 
 def check_output_file(argument: str, file: str) -> None:
-    """Raise an `InputError` as `check_no_results` and `check_can_write`."""
-    check_no_results(file)
+    """Raise an `InputError` as `check_can_write` and `check_no_results`."""
     check_can_write(argument, file)
+    check_no_results(file)
 
 
 def add_shard(parser: argparse.ArgumentParser) -> None:

@@ -121,10 +121,8 @@ def check_can_write(name: str, file: str) -> None:
     Raise an `InputError` if the output `file`, which the argument `name` names, cannot be written,
     before hours of work. For a link, its target is checked.
     """
-    if not file or os.path.isdir(file):
+    if file in ("", "-") or (os.path.exists(file) and not os.path.isfile(file)):
         fail(name, "a file to write", file)
-    if os.path.exists(file) and not os.path.isfile(file):  # a pipe
-        return
     folder = Path(os.path.realpath(file)).parent
     try:  # permissions alone do not tell, as in /proc
         tempfile.TemporaryFile(dir=folder).close()
