@@ -409,6 +409,7 @@ class Elmo(BiLMLayers):
         progress: bool = False,
     ) -> Any:
         """The vectors of rows as in `embed`."""
+        check_flag("as_tensors", as_tensors)
         if pool is not None:
             check_choice("pool", pool, POOLS)
         layer = _check_layer(layer, self.n_layers)

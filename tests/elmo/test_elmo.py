@@ -325,9 +325,12 @@ def test_made_on_the_device_meta(elmo, assign):
 
 @pytest.mark.parametrize("layer", ["bottom", 3, -1, True, None, 1.5])
 def test_a_refused_call_moves_no_state(bilm_files, layer):
-    """Under `carry` a vector depends on earlier sentences, but not on those of a failed call."""
+    """Under `carry` a vector depends on earlier sentences, but not on those of a failed call. What
+    follows the layer is not `pool`."""
     elmo, other = (Elmo.from_files(*bilm_files, initial_state="carry") for _ in range(2))
     assert numpy.array_equal(elmo.embed("The dog ."), other.embed("The dog ."))
     with pytest.raises(InputError, match=r"layer: .* below 3, found"):
         elmo.embed("He threw it .", layer=layer)
+    with pytest.raises(InputError, match=r"^as_tensors: expected true or false, found 'mean'$"):
+        elmo.embed("He threw it .", "top", "mean")
     assert numpy.array_equal(elmo.embed("The dog ."), other.embed("The dog ."))
