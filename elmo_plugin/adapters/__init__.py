@@ -5,7 +5,7 @@ ELMo for other libraries. Each adapter can be imported even if its library is no
 
 from typing import TYPE_CHECKING, Any
 
-from elmo_plugin.checks import available_device, check_path, fail
+from elmo_plugin.checks import available_device, check_path, fail, is_whole
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.lazy import lazily
 from elmo_plugin.modules import BiLM
@@ -62,5 +62,5 @@ def load_model(model: Any, device: Any = "cpu", **settings: Any) -> Elmo:
 
 def check_has_one_vector(layer: Any) -> None:
     """Raise an `InputError` if `Elmo.embed` gives several vectors per token for this layer."""
-    if layer == "all":
+    if not (isinstance(layer, str) or is_whole(layer)) or layer == "all":
         fail("layer", "one that has a single vector per token, such as average", layer)

@@ -684,6 +684,6 @@ def _check_layer(layer: Any, n_layers: int) -> str | int:
     """
     if is_whole(layer) and 0 <= layer < n_layers:
         return int(layer)
-    if layer not in ("mix", *CHOICES):
+    if not isinstance(layer, str) or layer not in ("mix", *CHOICES):
         fail("layer", f"mix, all, average, top or a number below {n_layers}", layer)
     return layer

@@ -120,8 +120,9 @@ def test_what_is_refused(folder: Path) -> None:
     """Parameters are checked when the transformer is fitted, as in scikit-learn."""
     with pytest.raises(InputError, match=r"^model: expected a path, found "):
         ElmoVectors(Elmo.from_archive(folder)).fit(TEXTS)
-    with pytest.raises(InputError, match="layer: expected one that has a single vector"):
-        ElmoVectors(folder, "all").fit(TEXTS)
+    for layers in ("all", np.array([0, 1])):
+        with pytest.raises(InputError, match="layer: expected one that has a single vector"):
+            ElmoVectors(folder, layers).fit(TEXTS)
     with pytest.raises(NotFittedError):
         ElmoVectors(folder).transform(TEXTS)
     with pytest.raises(ValueError, match=r"sentence 1: expected a sentence or a list .*, found 3"):

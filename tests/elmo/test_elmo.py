@@ -323,7 +323,7 @@ def test_made_on_the_device_meta(elmo, assign):
     assert numpy.array_equal(other.embed("A dog"), elmo.embed("A dog"))
 
 
-@pytest.mark.parametrize("layer", ["bottom", 3, -1, True, None, 1.5])
+@pytest.mark.parametrize("layer", ["bottom", 3, -1, True, None, 1.5, numpy.array([0, 1])])
 def test_a_refused_call_moves_no_state(bilm_files, layer):
     """Under `carry` a vector depends on earlier sentences, but not on those of a failed call. What
     follows the layer is not `pool`."""
