@@ -90,7 +90,7 @@ def find_bilm(
     or a file is damaged or of another model; a `FileNotFoundError` if a file does not exist; and a
     `DiskFullError` if the disk has no space to unpack a file.
     """
-    files: dict[str, File | None] = {}
+    files: dict[str, File] = {}
     options, part = None, None
     if isinstance(name, BiLMOptions):
         options = name
@@ -101,9 +101,9 @@ def find_bilm(
     else:
         check_path("the name of a biLM", name)
         files["name"], part = split_part(name)
-    files |= {"weight_file": weight_file, "vocabulary_file": vocabulary_file}
-    files["softmax_file"] = softmax_file
-    given = {key: file for key, file in files.items() if file is not None}
+    optional = {"weight_file": weight_file, "vocabulary_file": vocabulary_file}
+    optional["softmax_file"] = softmax_file
+    given = files | {key: file for key, file in optional.items() if file is not None}
     paths = {key: _local(key, file) for key, file in given.items()}
     with named_as_given(given.values(), paths.values()):
         words, softmax = paths.get("vocabulary_file"), paths.get("softmax_file")

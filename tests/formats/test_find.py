@@ -329,6 +329,8 @@ def test_weights_alone(folder: Path) -> None:
     assert numpy.array_equal(of_language_model(folder, str(file)), in_file(file))
     with pytest.raises(InputError, match=r"^pretrained_file: text\.txt: expected an installed mod"):
         of_language_model(folder, "text.txt")
+    with pytest.raises(InputError, match=r"^options_file: expected a path, found null$"):
+        Elmo.from_files(None, file)
 
 
 @pytest.mark.parametrize("form", ["model.tar.gz", "run", "bilm-tf", "bilm-tf.zip", "checkpoint"])
