@@ -17,6 +17,7 @@ from zipfile import ZipFile
 import numpy as np
 
 from elmo_plugin.adapters import check_has_one_vector, load_model, missing
+from elmo_plugin.checks import fail
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.text.characters import one_token
 from elmo_plugin.text.sentence import groups
@@ -135,8 +136,11 @@ def set_hooks(doc: Any) -> None:
     Make `doc.tensor` what `vector` and `similarity` are computed from: a token has its row, a span
     or the document the mean over its tokens, which `has_vector` unless all are whitespace, and
     similarity is the cosine of two vectors, or 0 if one has only zeros or none. spaCy stores
-    documents without this, so a stored one needs it again.
+    documents without this, so a stored one needs it again. Raises an `InputError` if `doc.tensor`
+    lacks rows.
     """
+    if len(doc.tensor) < len(doc):  # more are left by spaCy's `retokenizer.split`
+        fail("doc.tensor", f"a row for each of {len(doc)} tokens", len(doc.tensor))
     doc.user_token_hooks.update(vector=_row, has_vector=_is_read, similarity=_cosine)
     for hooks in (doc.user_span_hooks, doc.user_hooks):
         hooks.update(vector=_mean, has_vector=_is_read, similarity=_cosine)
