@@ -40,7 +40,7 @@ def check_count(name: str, value: Any, least: int = 1, most: int = MOST) -> int:
     Return a whole number from `least` to `most` as an integer, also a float such as 5.0, which is
     what R passes for 5. Rejects booleans and other floats.
     """
-    if not is_whole(value) or not least <= value <= most:
+    if not is_whole(value) or not least <= int(value) <= most:
         fail(name, f"a whole number from {least} to {most}", value)
     return int(value)
 
@@ -52,8 +52,14 @@ def optional_count(name: str, value: Any, least: int = 1, most: int = MOST) -> i
 
 def is_whole(value: Any) -> bool:
     """Whether a value is an integer or a float that is one, and no boolean."""
+    value = _plain(value)
     is_number = isinstance(value, NUMBER) and not isinstance(value, bool)
     return is_number and abs(value) <= LARGEST and value % 1 == 0
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy as one of Python, because `LARGEST` overflows in NumPy's smaller types."""
+    return value.item() if isinstance(value, np.number) else value
 
 
 def check_number(
@@ -65,6 +71,7 @@ def check_number(
     most: float | None = None,
 ) -> None:
     """Require a finite number within the given bounds. Rejects booleans."""
+    value = _plain(value)
     if (
         isinstance(value, bool)
         or not isinstance(value, NUMBER)

@@ -46,9 +46,11 @@ def test_numbers_and_flags(check: Callable[[str, Any], None], good: list, bad: l
             check("batch_size", value)
 
 
-@pytest.mark.parametrize("value", [3, 3.0, np.int64(3), np.float32(3)])
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [3, 3.0, np.int64(3), np.float32(3), np.float16(3)])
 def test_whole_numbers_are_integers(value: Any) -> None:
     """By definition, whatever the type of a whole number, also of one of several choices."""
+    check_number("k", value, least=-1e300)
     for found in (check_count("k", value), optional_count("k", value)):
         assert type(found) is int and found == 3
     assert type(check_choice("base", value, (2, 3, "e"))) is int
