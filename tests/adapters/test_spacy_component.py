@@ -108,10 +108,11 @@ def test_a_saved_model_that_carries(elmo: Elmo, folder: Path, tmp_path: Path) ->
 
 def test_settings(folder: Path, tmp_path: Path) -> None:
     """The expected vectors are those of `Elmo` with this start state, which they depend on. A
-    pipeline that is read from disk has the settings of its config, which `spacy.load` replaces."""
+    pipeline that is read from disk has the settings of its config, which `spacy.load` replaces, and
+    the model of its folder."""
     nlp = pipeline(folder, layer="top", initial_state="zero", precision="bf16")
     nlp.to_disk(tmp_path / "pipeline")
-    changed = {"components.elmo.precision": "fp32"}
+    changed = {"components.elmo.precision": "fp32", "components.elmo.model": "not used"}
     loaded = spacy.load(tmp_path / "pipeline", config=changed)
     found = [x.get_pipe("elmo").elmo for x in (nlp, spacy.load(tmp_path / "pipeline"), loaded)]
     assert [x.bilm.permitted_precision for x in found] == ["bf16", "bf16", "fp32"]
