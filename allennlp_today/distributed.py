@@ -7,8 +7,8 @@ Two patches of distributed training:
   parent is gone get SIGTERM. Remove it when AllenNLP's `train_model` stops its workers.
 - With `evaluate_on_test`, only the first process evaluates, on its own part of the data, and its
   metrics wait for the others, which have ended: an error or a hang after the training, without
-  `metrics.json` and archive. Now all processes evaluate their parts together, as in validation;
-  `batch_weight_key` is not used. Remove it when AllenNLP's `TrainModel` does so.
+  `metrics.json` and archive. Now all processes evaluate their parts together, as in validation,
+  which knows no `batch_weight_key`. Remove it when AllenNLP's `TrainModel` does so.
 """
 
 import signal
@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from allennlp.commands import train
+from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import int_to_device, is_distributed
 from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
@@ -62,15 +63,21 @@ def validate(trainer: GradientDescentTrainer, epoch: int) -> dict[str, float]:
 
 def _run_and_test(self: train.TrainModel) -> dict[str, Any]:
     trainer: Any = self.trainer
-    metrics, loader = _run(self), self.evaluation_data_loader
-    if self.evaluate_on_test and loader is not None and is_distributed():
-        loader.set_target_device(int_to_device(trainer.cuda_device))
-        trainer._validation_data_loader = loader
-        found = validate(trainer, trainer._epochs_completed)
-        metrics.update({f"test_{key}": value for key, value in found.items()})
-        # `finish`, which only the first process calls, evaluates no more.
-        self.evaluation_data_loader = None  # type: ignore[assignment]
-    return metrics
+    loader = self.evaluation_data_loader
+    if not self.evaluate_on_test or loader is None or not is_distributed():
+        return _run(self)
+    if self.batch_weight_key:
+        raise ConfigurationError(
+            "batch_weight_key: expected none for evaluate_on_test in distributed training, found "
+            f"{self.batch_weight_key}"
+        )
+    metrics = _run(self)
+    loader.set_target_device(int_to_device(trainer.cuda_device))
+    trainer._validation_data_loader = loader
+    found = validate(trainer, trainer._epochs_completed)
+    # `finish`, which only the first process calls, evaluates no more.
+    self.evaluation_data_loader = None  # type: ignore[assignment]
+    return metrics | {f"test_{key}": value for key, value in found.items()}
 
 
 train.TrainModel.run = _run_and_test  # type: ignore[method-assign]

@@ -5,8 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from allennlp.commands.train import TrainModel
+from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import install_sigterm_handler
 
 from allennlp_today import distributed
@@ -39,6 +42,15 @@ def test_no_worker_survives_its_parent(sent: signal.Signals, tmp_path: Path) -> 
     process.join(60)
     assert process.exitcode
     _wait_for(lambda: not any(map(_is_running, workers)))
+
+
+def test_a_weight_of_batches_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By definition, before the training, which the trainer here cannot do. What evaluates is
+    compared in tests/plugin/training/test_optimizer.py."""
+    monkeypatch.setattr(distributed, "is_distributed", lambda: True)
+    given = {"evaluate_on_test": True, "evaluation_data_loader": [], "batch_weight_key": "n"}
+    with pytest.raises(ConfigurationError, match=r"^batch_weight_key: .* found n$"):
+        TrainModel.run(SimpleNamespace(trainer=None, **given))  # type: ignore[arg-type]
 
 
 def _wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
