@@ -192,9 +192,14 @@ def compare(
     def random(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, device=CPU).to(device)
 
-    with _default_context(device):
+    with _default_context(device) as allowed:
         for given in operator.examples(dtype, random, size):
-            results = (operator.results(x, *given) for x in (module, operator.torch_ops))
+            results = []
+            # One thread for PyTorch: its operators' threads wait for one another, long if the
+            # processor is busy. Kernels are tested in two.
+            for x, threads in ((module, 2), (operator.torch_ops, 1)):
+                torch.set_num_threads(min(threads, allowed))
+                results.append(operator.results(x, *given))
             for found, expected in zip(*results, strict=True):
                 errors, sizes = (found - expected).float(), expected.float().abs()
                 error = float(errors.abs().max())
@@ -234,10 +239,11 @@ def _right_triton_ops(operator: Any, device: torch.device, dtype: torch.dtype) -
 
 
 @contextmanager
-def _default_context(device: torch.device) -> Iterator[None]:
+def _default_context(device: torch.device) -> Iterator[int]:
     """
     The contexts in which the package happens to be imported do not matter, nor do TF32 and bf16 in
-    products of fp32, which make two right results differ by more than the bound.
+    products of fp32, which make two right results differ by more than the bound. Yields the number
+    of threads before, which is set again at the end.
     """
     backends: Any = torch.backends
     # The general switches first, from which the others inherit. PyTorch raises an error where a new
@@ -253,16 +259,14 @@ def _default_context(device: torch.device) -> Iterator[None]:
         old_precision = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")
         torch.set_default_dtype(torch.float32)
-        if device == CPU:
-            torch.set_num_threads(min(2, n_threads))
+        torch.set_num_threads(1)
         try:
             with torch.inference_mode(False), torch.autocast(device.type, enabled=False), device:
-                yield
+                yield n_threads
         finally:
             torch.set_float32_matmul_precision(old_precision)
             # The other way round, because PyTorch 2.13 sets the first where the third is set.
             for switch, precision in zip(reversed(switches), reversed(precisions)):
                 switch.fp32_precision = precision
             torch.set_default_dtype(default_dtype)
-            if device == CPU:
-                torch.set_num_threads(n_threads)
+            torch.set_num_threads(n_threads)

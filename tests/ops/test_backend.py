@@ -42,13 +42,13 @@ def test_the_context_of_the_import_does_not_matter():
 
 
 def during_a_self_test(setting):
-    """The value of a setting while an operator is compared that has no results."""
+    """The values of a setting while the results of a module and of PyTorch are computed."""
     found = []
     operator = SimpleNamespace(
-        examples=lambda *_: [[found.append(setting())]], results=lambda *_: [], torch_ops=None
+        examples=lambda *_: [[]], results=lambda _: found.append(setting()) or [], torch_ops=None
     )
     backend.compare(operator, None, torch.float32)
-    return found[0]
+    return found
 
 
 def switches():
@@ -111,7 +111,7 @@ def test_the_self_test_is_precise(names, default_precisions):
         default_precisions()
         for name in names:
             SETTERS[name]()
-        during = during_a_self_test(precisions) if compare else None
+        during = during_a_self_test(precisions)[0] if compare else None
         found = [precisions()]
         for general, value in ("tf32", "none"), ("ieee", "tf32"):
             torch.backends.fp32_precision = general
@@ -239,10 +239,10 @@ def test_a_library_without_its_sources(monkeypatch):
 
 @pytest.mark.parametrize("allowed", [1, 3])
 def test_the_self_test_computes_in_two_threads(allowed):
-    """Expected: two threads while the self-test runs, unless only one is allowed, and as many as
-    before after it."""
+    """Expected: two threads for the kernels, unless only one is allowed, one for PyTorch's
+    operators, which stands for the definition, and as many as before after it."""
     with threads(allowed):
-        assert during_a_self_test(torch.get_num_threads) == min(2, allowed)
+        assert during_a_self_test(torch.get_num_threads) == [min(2, allowed), 1]
         assert torch.get_num_threads() == allowed
 
 
