@@ -26,7 +26,8 @@ def score_columns(
     by default counted from 0, as the `position` of a word in its sentence is. `surprisal` is in
     bits. Of raw text, a string has one number; `start` and `end` are the token's span in it, and
     `word` and `sentence_in_row` the numbers of the word and of the sentence that it is part of.
-    Raises an `InputError` if not each has a number of its own.
+    Raises an `InputError` if not each has a number of its own, or if the scores differ in their
+    `base` or in which fields they have.
     """
     some = [scores] if isinstance(scores, SentenceScores) else list(scores)
     expected = f"{len(some)} different labels, as after reset_index(drop=True) of a DataFrame"
@@ -35,9 +36,11 @@ def score_columns(
     labels = list(range(len(some)) if numbers is None else numbers)
     if not len(some) == len(labels) == len(set(labels)):
         fail("numbers", expected, labels)
-    first = some[0] if some else None
     optional = "forward_entropy", "spans", "forward_rank"
-    names = column_names(*(getattr(first, name, None) is not None for name in optional))
+    kinds = {(x.base, *(getattr(x, name) is not None for name in optional)) for x in some}
+    if len(kinds) > 1:
+        fail("scores", f"the same base, and {', '.join(optional)} in all or none", kinds)
+    names = column_names(*next(iter(kinds), (2, False, False, False))[1:])
     columns: dict[str, list[Any]] = {name: [] for name in names}
     for number, x in zip(labels, some):
         n = len(x.tokens)

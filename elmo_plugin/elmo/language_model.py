@@ -251,13 +251,12 @@ class LanguageModel(BiLMLayers):
         word. A blank string or line is no sentence, and does not count. `sentences`, `raw`: see
         `Elmo.embed`. `documents`: see `score`.
         """
-        rows, _ = rows_of(sentences, raw)
+        rows = [[x for x in row if x.tokens] for row in rows_of(sentences, raw)[0]]
         scores = self._score_rows(rows, ("e", False, False, False), documents=documents)
-        some = [x for x in scores if x.tokens]
-        if not some:
+        if not scores:
             fail("sentences", "at least one", sentences)
-        n = sum(x.n_predictions for x in some)
-        forward, backward = (-sum(getattr(x, d).sum() for x in some) / n for d in DIRECTIONS[1:])
+        n = sum(x.n_predictions for x in scores)
+        forward, backward = (-sum(getattr(x, d).sum() for x in scores) / n for d in DIRECTIONS[1:])
         means = {"": (forward + backward) / 2, "forward_": forward, "backward_": backward}
         return {f"{name}perplexity": float(np.exp(mean)) for name, mean in means.items()}
 

@@ -220,7 +220,7 @@ class BiLMLayers(CarriesState):
         read as others, and whether raw text is for a model of another language than English.
         """
         sentences = [x.tokens for row in rows for x in row]
-        is_raw = any(row[0].spans is not None for row in rows)
+        is_raw = any(x.spans is not None for row in rows for x in row)
         advice, knows = current(), self._knows
         words = list(chain.from_iterable(sentences))
         advice.of_cut_words(words, len(words), self.bilm.token_encoder.word_limit)

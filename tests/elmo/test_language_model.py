@@ -124,6 +124,10 @@ def test_the_table_has_a_row_for_each_word() -> None:
     for labels in ([7], [0, 1, 0, 1, 2], range(9), 1, "12345"):
         with pytest.raises(InputError, match=r"^numbers: expected 5 different labels"):
             score_columns(scores, labels)  # type: ignore[arg-type]
+    # Log probabilities of two bases would be one column.
+    for other in {"base": "e"}, {"rank": True}:
+        with pytest.raises(InputError, match=r"^scores: expected the same base"):
+            score_columns([*model.score(SENTENCES[:1]), *model.score(SENTENCES[1:], **other)])
 
 
 def test_the_numbers_of_evaluate(bilm_archive: str, tmp_path: Path) -> None:
