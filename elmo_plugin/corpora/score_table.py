@@ -40,7 +40,8 @@ def score_columns(
     kinds = {(x.base, *(getattr(x, name) is not None for name in optional)) for x in some}
     if len(kinds) > 1:
         fail("scores", f"the same base, and {', '.join(optional)} in all or none", kinds)
-    names = column_names(*next(iter(kinds), (2, False, False, False))[1:])
+    _, *has = next(iter(kinds), (2, *[False] * len(optional)))
+    names = column_names(*map(bool, has))
     columns: dict[str, list[Any]] = {name: [] for name in names}
     for number, x in zip(labels, some):
         n = len(x.tokens)

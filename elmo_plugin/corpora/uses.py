@@ -195,8 +195,8 @@ def write_uses(
     interrupted run. Memory does not grow with the text. `shard`: the first sentence with uses, and
     the step to the next. `raw`: see `find_uses`. `controls`: the control words of each word, as
     from `control_words`, whose uses are written too. Returns the number of uses of each word, also
-    0. Raises errors as `write_results`, and an `InputError` if there are no uses, or if their text
-    or the labels of their sentences cannot be stored.
+    0. Raises errors as `write_results`, and an `InputError` if the text has no uses, or if their
+    text or the labels of their sentences cannot be stored.
     """
     most, seed = _check_options(elmo, layer, most, seed)
     control_of = {x: word for word, own in (controls or {}).items() for x in own}
@@ -210,7 +210,7 @@ def write_uses(
             uses = list(own)
             of_words.update(use.word for use in uses)
             yield uses
-        if not of_words.total():
+        if not of_words.total() and shard[0] == 0:  # another shard may have none
             name = os.fspath(corpus) if isinstance(corpus, str | os.PathLike) else "corpus"
             hint = hint_at_tabs(of_words)
             raise InputError(f"{name}: expected a use of a listed word, found none{hint}")

@@ -116,7 +116,7 @@ def find_array(file: h5py.File, name: str, kind: str = "f") -> h5py.Dataset | No
             raise _wrong(file, name, KINDS[kind], item.dtype)
         if item.external or item.is_virtual:
             raise _wrong(file, name, "numbers in the file itself", "numbers in other files")
-        if item.id.get_space_status() != h5d.SPACE_STATUS_ALLOCATED:
+        if item.size and item.id.get_space_status() != h5d.SPACE_STATUS_ALLOCATED:
             raise _wrong(file, name, "all of its numbers", "a part that was never written")
         # HDF5 reads whole chunks into memory.
         size = math.prod(item.chunks or ()) * item.dtype.itemsize
