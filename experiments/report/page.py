@@ -137,14 +137,15 @@ def read_text(file: Path) -> dict[str, str]:
 
 
 def _table_1(results: Results, folder: Path) -> str:
-    """The results without ELMo and with the biLMs that the table is about, by columns."""
+    """The results without ELMo and with the biLMs that the table is about, and their gains."""
     tasks = _by_task(results, "table 1")
     models = [_models(results, bilms) for bilms in tasks.values()]
     facts = [results.grid.tasks[task] for task in tasks]
     titles = [f"{x['title']}, {'F1' if 'f1' in x['metric'] else x['metric']}" for x in facts]
     without = [results.baseline(bilms[names[0]]) for bilms, names in zip(tasks.values(), models)]
     bars = {title: {"without ELMo": summary} for title, summary in zip(titles, without)}
-    columns: list[tuple[str, Sequence[object]]] = [("task", titles), ("without ELMo", without)]
+    columns: list[tuple[str, Sequence[object]]] = [("without ELMo", without)]
+    gains: list[tuple[str, Sequence[object]]] = []
     first: tuple[str, list[Summary]] | None = None
     for names in zip(*models):  # of all tasks the same, or the last of each
         elmos = [
@@ -154,19 +155,24 @@ def _table_1(results: Results, folder: Path) -> str:
         for title, name, elmo in zip(titles, names, elmos):
             bars[title][f"with {name}"] = elmo
         if len(set(names)) > 1:
-            columns[0] = "task", [f"{x}, {_role(name)}" for x, name in zip(titles, names)]
+            titles = [f"{x}, {_role(name)}" for x, name in zip(titles, names)]
         role = _common_role(set(names))
+        columns.append((role, elmos))
         pairs = list(zip(without, elmos))
-        errors = [_error_reduction(*pair) for pair in pairs]
-        columns += [(role, elmos), ("gain", differences(pairs)), ("error reduction", errors)]
+        both = zip(differences(pairs), [_error_reduction(*pair) for pair in pairs])
+        gains.append((f"gain {role}", ["; ".join(filter(None, dict.fromkeys(x))) for x in both]))
         if first is None:
             first = role.removeprefix("with "), elmos
         else:
-            columns.append((f"gain over {first[0]}", differences(list(zip(first[1], elmos)))))
+            head = f"{role.removeprefix('with ')} over {first[0]}"
+            gains.append((head, differences(list(zip(first[1], elmos)))))
     pictures.gains(bars, folder / "gains.svg")
-    heads, cells = zip(*columns)
     picture = f"![{_measured(bars)}](results/gains.svg){_baseline(results, 'table 1')}"
-    return f"{picture}\n\n{table(heads, zip(*cells))}"
+    tables = []
+    for part in columns, gains:
+        heads, cells = zip(("task", titles), *part)
+        tables.append(table(heads, zip(*cells)))
+    return "\n\n".join([picture, *tables])
 
 
 def _baseline(results: Results, name: str) -> str:
