@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import h5py
@@ -61,11 +62,12 @@ class TextTable:
         return "".join(json.dumps(dict(zip(table, row)), ensure_ascii=False) + "\n" for row in rows)
 
     def _lines(self, rows: Iterable[Iterable[Any]]) -> str:
-        text = io.StringIO()
+        lines: list[str] = []
         # Base R reads TRUE as a logical value, and Python's True as text.
         rows = ([str(x).upper() if isinstance(x, bool) else x for x in row] for row in rows)
-        csv.writer(text, lineterminator="\n").writerows(rows)
-        return text.getvalue()
+        # Before Python 3.13, \r and \n in a value are quoted only if they end a line.
+        csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(rows)
+        return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
 
     def write(self, results: Iterable[Any], path: Path) -> None:
         with path.open("wb") as file:

@@ -24,6 +24,8 @@ def test_tables_as_text() -> None:
     assert writer.header == "n,word,known,x\n"
     assert writer.text(table) == '1,"a,""",TRUE,0.333333\n2,\u00e9,FALSE,\n'
     assert writer.text({name: [] for name in table}) == ""
+    # A line break within a value is quoted, also the old one of Macs, as readers of CSV expect.
+    assert TextTable("csv", ["x", "y"]).text({"x": ["a\rb"], "y": ["c\nd"]}) == '"a\rb","c\nd"\n'
     writer = TextTable("jsonl", list(table))
     assert writer.header == ""
     lines = writer.text(table | {"xs": [np.array([2 / 3, math.nan]), []]}).splitlines()
