@@ -16,7 +16,8 @@ def read_table(
     """
     What errors call each row of a table, and its fields in `columns` and in those of the `optional`
     ones that the table has. `name`: the file in errors. Fields are separated by tabs if the first
-    line has one, otherwise by commas, and quoted as in CSV.
+    line has one, or if it has no comma and the file is a `.tsv`; otherwise by commas. They are
+    quoted as in CSV.
 
     Raises an `InputError` as `read_lines`, if the table does not have each of these columns once,
     and one that names the line if a row does not have the fields of the header, or if one of these
@@ -26,7 +27,8 @@ def read_table(
     csv.field_size_limit(max(csv.field_size_limit(), LINE_BYTES))
     lines = (f"{line}\n" for line in read_lines(file, name, is_text=False))
     first = next(lines, "\n")
-    delimiter = "\t" if "\t" in first else ","
+    is_tsv = ".tsv" in Path(name).name.lower() and "," not in first
+    delimiter = "\t" if "\t" in first or is_tsv else ","
     reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     try:
         header = next(reader)

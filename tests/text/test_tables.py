@@ -34,6 +34,15 @@ def test_fields_are_those_that_were_written(tmp_path, delimiter, end, compress):
     assert with_optional == found
 
 
+@pytest.mark.parametrize("name", ["t.tsv", "a.csv/t.TSV.gz"])
+def test_one_column_of_a_tsv(tmp_path: Path, name: str) -> None:
+    """By definition: there is no tab in the header, and a comma does not separate fields."""
+    file = write_file(tmp_path / "table", "sentence\nYes , it ran .\n")
+    assert list(read_table(file, name, ["sentence"])) == [(f"{name}, line 2", "Yes , it ran .")]
+    file = write_file(tmp_path / "table", "n,sentence\n1,It ran .\n")
+    assert list(read_table(file, name, ["sentence"])) == [(f"{name}, line 2", "It ran .")]
+
+
 @pytest.mark.parametrize("n", [131_073, 1_000_000])
 def test_a_long_field(tmp_path: Path, n: int) -> None:
     """Python's own limit is 131,072 characters, and a sentence may have more."""
