@@ -51,11 +51,11 @@ def _with_forms(words: Any) -> Collection[tuple[Any, Any]]:
 def _read(path: str | os.PathLike) -> Iterator[tuple[str, str | list[str]]]:
     """
     Each word of a file with its forms. Spaces separate the forms of one token, which are one
-    string, and tabs those that may have several.
+    string, and tabs those that may have several. Spaces beside tabs have no meaning.
     """
     file = Path(local_path(path, "a file of words"))
     for number, line in enumerate(read_lines(file, str(path), is_text=False), 1):
-        word, *forms = line.strip().split("\t")
+        word, *forms = map(str.strip, line.strip().split("\t"))
         for form in filter(FREQUENCY.fullmatch, forms):
             fail(f"{path}, line {number}", f"forms of {word} after the tab, no numbers", form)
         if word:

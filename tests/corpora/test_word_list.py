@@ -13,6 +13,10 @@ def test_words(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("dog\tdog dogs\n\n  play\ncaf\u00e9\n")
     expected = {"dog": "dog", "dogs": "dog", "play": "play", "caf\u00e9": "caf\u00e9"}
     assert word_forms(tmp_path / "words") == expected
+    (tmp_path / "words").write_text("dog \t dog dogs\nplay \ncaf\u00e9\t caf\u00e9\r\n")
+    assert word_forms(tmp_path / "words") == expected
+    (tmp_path / "words").write_text("ICE \tice cream \t ices\n")
+    assert word_forms(tmp_path / "words") == {"ice cream": "ICE", "ices": "ICE"}
     forms = {"dog": ["dog", "dogs"], "play": "play", "caf\u00e9": ("caf\u00e9",)}
     assert word_forms(forms) == expected
 
