@@ -44,8 +44,11 @@ def average_pairwise_distance(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def prototype_distance(first: np.ndarray, second: np.ndarray) -> float:
-    """The inverse of the cosine of the two mean vectors (PRT); at least 1 if it is positive."""
-    return float(1 / -_negative_cosine(first.mean(axis=0), second.mean(axis=0)))
+    """
+    The inverse of the cosine of the two mean vectors (PRT); at least 1 if it is positive, and
+    infinite if the cosine is 0.
+    """
+    return _inverse(_negative_cosine(first.mean(axis=0), second.mean(axis=0)))
 
 
 def jensen_shannon_divergence(first: Iterable[Any], second: Iterable[Any]) -> float:
@@ -57,7 +60,7 @@ def jensen_shannon_divergence(first: Iterable[Any], second: Iterable[Any]) -> fl
     """
     first = [*first]
     p, q = np.split(_members([*first, *second]), [len(first)])
-    return float(_jsd(p.mean(axis=0), q.mean(axis=0)))
+    return float(_jsd(*(x.sum(axis=0) / max(1, len(x)) for x in (p, q))))
 
 
 def clusters(vectors: np.ndarray, n_clusters: int | None = None, seed: int = 0) -> np.ndarray:
@@ -253,7 +256,7 @@ def _scores(word: str, uses: Any, n_first: int, settings: _Settings) -> dict[str
         test = _permutation_test(measure, features[measure], n_first, permutations, random)
         scores[measure], scores[f"{measure}_p"] = test
     if "prt" in scores:
-        scores["prt"] = 1 / -scores["prt"]
+        scores["prt"] = _inverse(scores["prt"])
     return scores
 
 
@@ -341,6 +344,11 @@ def _negative_cosine(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     return -(_unit(p) * _unit(q)).sum(axis=-1)
 
 
+def _inverse(negative_cosine: Any) -> float:
+    with np.errstate(divide="ignore"):
+        return float(np.divide(1, 0 - negative_cosine))  # of 0.0 and -0.0 the same
+
+
 def _jsd(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):  # NaN if no use is in a cluster
         p, q = (x / x.sum(axis=-1, keepdims=True) for x in (p, q))
@@ -363,4 +371,4 @@ def _members(labels: Iterable[Any]) -> np.ndarray:
     """Which uses are in which cluster, 0 or 1 of shape `(n, number of clusters)`."""
     names = needed("pandas").Series([*labels], dtype=object)
     numbers = names.mask(names == -1).factorize()[0]  # -1 for missing values
-    return (numbers[:, None] == np.arange(max(1, numbers.max() + 1))).astype(np.float64)
+    return (numbers[:, None] == np.arange(numbers.max(initial=0) + 1)).astype(np.float64)

@@ -52,6 +52,18 @@ def test_distances(two: tuple[np.ndarray, np.ndarray]) -> None:
     assert np.isclose(meanings.prototype_distance(first, second), 1 / cosine)
 
 
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_orthogonal_means(zero: float) -> None:
+    """By definition: the cosine of counts without a common feature is 0, and PRT infinite, which is
+    a larger change than that of the control."""
+    old = pandas.concat([frame("a", np.array([[1.0, zero]])), frame("b", np.ones((1, 2)))])
+    new = pandas.concat([frame("a", np.array([[zero, 1.0]])), frame("b", np.ones((1, 2)))])
+    old, new = (x.assign(control_of=x["word"].map({"a": "", "b": "a"})) for x in (old, new))
+    found = changes(old, new, permutations=3).set_index("word").loc["a"]
+    assert found["prt"] == np.inf and found["prt_percentile"] == 100 and found["prt_p"] == 1
+    assert meanings.prototype_distance(*map(meanings.vectors_of, (old[:1], new[:1]))) == np.inf
+
+
 def test_clusters() -> None:
     """By construction: three groups far from one another, in the default number of clusters and in
     a given one. Equal vectors are one cluster."""
@@ -301,6 +313,8 @@ def test_labels_of_any_clustering(two: Two, kind: str) -> None:
     assert row["first"] == 20 and expected > 0.001
     found = meanings.jensen_shannon_divergence(values[:20], np.array(values[20:], dtype=object))
     assert found == pytest.approx(expected)
+    for first, second in ([], []), ([], values), ([-1], [None]):
+        assert np.isnan(meanings.jensen_shannon_divergence(first, second))
     row = changes(old.assign(sense=-1), new, labels="sense", permutations=9).iloc[0]
     assert row[["jsd", "jsd_p"]].isna().all() and row["apd_p"] > 0
 
