@@ -415,7 +415,7 @@ def _carried_batches(rows: list[Row]) -> list[list[int]]:
                 f"continues that of the batch before, found {len(row)} in row {number}; a row "
                 "that is read alone, as by stream or with --batch-size 1, may have several"
             )
-    return [list(range(len(rows)))] if rows else []
+    return [list(range(sum(map(len, rows))))] if any(rows) else []  # none of a blank line
 
 
 def without_boundaries(layers: list[Tensor], real: Tensor) -> tuple[list[Tensor], Tensor]:

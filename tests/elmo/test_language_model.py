@@ -108,6 +108,14 @@ def test_carry_continues_from_the_row_above(tmp_path: Path, monkeypatch) -> None
     assert model.carried.state is before
 
 
+def test_a_blank_line_under_carry() -> None:
+    """By definition: it is no sentence, so the perplexity is that of the text without it."""
+    with_blank, without = (language_model(initial_state="carry") for _ in range(2))
+    for one, other in itertools.pairwise(SENTENCES):
+        found = with_blank.perplexity([one, [], other])
+        assert found == pytest.approx(without.perplexity([one, other]))
+
+
 def test_the_table_has_a_row_for_each_word() -> None:
     """By hand: a word's own two log probabilities, without the end and the beginning."""
     model = language_model()
