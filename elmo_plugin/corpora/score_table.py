@@ -6,6 +6,7 @@ from typing import Any
 
 from elmo_plugin.checks import fail, needed
 from elmo_plugin.elmo.scores import BY_DIRECTION, SENTENCE_IN_ROW, SentenceScores
+from elmo_plugin.text.forms import named_rows
 from elmo_plugin.text.tables import read_table
 
 
@@ -31,9 +32,8 @@ def score_columns(
     """
     some = [scores] if isinstance(scores, SentenceScores) else list(scores)
     expected = f"{len(some)} different labels, as after reset_index(drop=True) of a DataFrame"
-    if isinstance(numbers, str) or not isinstance(numbers, Iterable | None):
-        fail("numbers", expected, numbers)
-    labels = list(range(len(some)) if numbers is None else numbers)
+    given = range(len(some)) if numbers is None else numbers
+    labels = [label for _, label in named_rows(given, f"numbers: expected {expected}")]
     if not len(some) == len(labels) == len(set(labels)):
         fail("numbers", expected, labels)
     optional = "forward_entropy", "spans", "forward_rank"

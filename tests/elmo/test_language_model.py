@@ -128,14 +128,23 @@ def test_the_table_has_a_row_for_each_word() -> None:
         for column in (name, f"{name}_entropy"):
             assert row[column] == getattr(scores[2], column)[place]
     assert list(score_columns(model.score("the dog")))[-2:] == ["backward", "surprisal"]
-    # Labels that are repeated are those of two DataFrames in one.
-    for labels in ([7], [0, 1, 0, 1, 2], range(9), 1, "12345"):
+    # Labels that are repeated are those of two DataFrames in one. A DataFrame would give the names
+    # of its columns, and a set has no order.
+    frame = pandas.DataFrame([range(5)] * 5)
+    for labels in ([7], [0, 1, 0, 1, 2], range(9), 1, "12345", frame, {*range(5)}):
         with pytest.raises(InputError, match=r"^numbers: expected 5 different labels"):
             score_columns(scores, labels)  # type: ignore[arg-type]
     # Log probabilities of two bases would be one column.
     for other in {"base": "e"}, {"rank": True}:
         with pytest.raises(InputError, match=r"^scores: expected the same base"):
             score_columns([*model.score(SENTENCES[:1]), *model.score(SENTENCES[1:], **other)])
+
+
+def test_labels_of_arrow() -> None:
+    """By definition: labels are numbers, which compare and join, and not scalars of Arrow."""
+    scores = language_model().score(SENTENCES[:2])
+    labels = pytest.importorskip("pyarrow").array([5, 6])
+    assert score_columns(scores, labels) == score_columns(scores, [5, 6])
 
 
 def test_the_numbers_of_evaluate(bilm_archive: str, tmp_path: Path) -> None:
