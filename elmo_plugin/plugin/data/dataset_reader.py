@@ -32,6 +32,9 @@ class WordIdsField(Field[torch.Tensor]):
         self.words = words
         self._ids: list[int] | None = None
 
+    def __len__(self) -> int:  # the batch sampler `bucket` asks all fields
+        return len(self.words)
+
     def index(self, vocab: Vocabulary) -> None:
         ids = word_ids(vocab)
         self._ids = [ids.get(word, UNKNOWN) for word in self.words]

@@ -5,6 +5,7 @@ import pytest
 from allennlp.data import Batch, Vocabulary
 from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
 from allennlp.data.fields import MetadataField
+from allennlp.data.samplers import BucketBatchSampler
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer
 
 from elmo_plugin.checks import InputError
@@ -81,6 +82,13 @@ def test_text_to_instance_takes_a_string_or_tokens() -> None:
     batch.index_instances(BiLMVocabulary.from_words(["<S>", "</S>", "<UNK>", "dog", "the"]))
     tensors: dict[str, Any] = batch.as_tensor_dict()
     assert tensors["targets"].tolist() == [[4, 3], [4, 3], [-100, -100]]
+
+
+def test_buckets_have_sentences_of_similar_length(file: Path) -> None:
+    """The batch sampler guesses the field to sort by from the lengths of all fields."""
+    instances = list(BiLMDatasetReader().read(str(file)))
+    batches = BucketBatchSampler(batch_size=2, padding_noise=0).get_batch_indices(instances)
+    assert sorted(batches) == [[0], [2, 1]]
 
 
 def test_worker_processes_share_the_sentences(file: Path) -> None:
