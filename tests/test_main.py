@@ -195,6 +195,7 @@ SLIPS = {
     'train CONFIG -s OUT -o {"trainer.patience":"x"}': "Expected patience to be a int",
     'train CONFIG -s OUT -o {"data_loader.batch_size":"16"}': r"config\.json: .*batch_size",
     'train CONFIG -s OUT -o {"validation_data_path":3}': "validation_data_path: .*expected a path",
+    'train CONFIG -s OUT -o {"test_data_path":3}': "test_data_path or .*expected a path",
     'train CONFIG -s OUT -o {"trainer.num_epoch":1}': r"config\.json: .*num_epoch -> unknown",
     "train CONFIG -s OUT --include-package nosuch": "--include-package: expected a package",
 }

@@ -174,7 +174,7 @@ class BiLMDataLoader(DataLoader):
         self._ids: np.ndarray | None = None
 
     def _open(self, cache_dir: str | None) -> EncodedCorpus:
-        with named(f"{NAME}: train_data_path or validation_data_path"):
+        with named(f"{NAME}: train_data_path, test_data_path or validation_data_path"):
             check_path("the text", self.data_path)
             corpus = open_corpus(self.data_path, cache_dir)
         if self._is_first:

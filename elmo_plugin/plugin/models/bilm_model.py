@@ -207,7 +207,7 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
             found, least = tensors["words"].size(-1), self.bilm.max_characters_per_token
             if found < least and not self.bilm.token_encoder.has_lexicon:
                 fail(
-                    "dataset_reader: max_characters_per_token",
+                    "dataset_reader or validation_dataset_reader: max_characters_per_token",
                     f"at least {least}, as the model",
                     found,
                 )

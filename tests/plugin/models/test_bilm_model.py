@@ -364,7 +364,7 @@ def test_words_of_another_length(kind, training):
     assert losses[0] == losses[1]
     message = r"up to 8 bytes.*cut to 3.*max_characters_per_token"
     if kind == "windows":
-        message = "dataset_reader: max_characters_per_token: expected at least 10, .* found 5$"
+        message = "validation_dataset_reader: max_characters_per_token: expected at least 10, .* 5$"
     with pytest.raises(ValueError, match=message):
         model(**_of_length(model, kind, 5))
 
