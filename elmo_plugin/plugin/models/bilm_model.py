@@ -340,9 +340,10 @@ def _characters(source: TextFieldTensors) -> Tensor:
     for tensors in source.values():
         if "elmo_tokens" in tensors:
             return tensors["elmo_tokens"]
+    found = "; ".join(f"{name}, which gives {', '.join(x)}" for name, x in source.items())
     raise InputError(
         'dataset_reader.token_indexers: expected one of type "elmo" for a model of type "bilm", '
-        f"found {', '.join(source)}"
+        f"found {found}"
     )
 
 
