@@ -385,6 +385,6 @@ def test_an_indexer_of_another_type():
     """The error names the key and what was found."""
     model = language_model()
     inputs = batch_of(model, SENTENCES)
-    inputs["source"] = {"tokens": {"tokens": inputs["targets"]}}
-    with pytest.raises(InputError, match=r'token_indexers: .* type "elmo" .*found tokens'):
+    inputs["source"] = {"elmo": {"tokens": inputs["targets"]}}
+    with pytest.raises(InputError, match=r'token_indexers: .* found elmo, which gives tokens$'):
         model(**inputs)
