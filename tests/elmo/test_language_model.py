@@ -130,8 +130,7 @@ def test_the_table_has_a_row_for_each_word() -> None:
     assert list(score_columns(model.score("the dog")))[-2:] == ["backward", "surprisal"]
     # Labels that are repeated are those of two DataFrames in one. A DataFrame would give the names
     # of its columns, and a set has no order.
-    frame = pandas.DataFrame([range(5)] * 5)
-    for labels in ([7], [0, 1, 0, 1, 2], range(9), 1, "12345", frame, {*range(5)}):
+    for labels in ([7], [0, 1, 0, 1, 2], range(9), 1, "12345", table.T[:5], {*range(5)}):
         with pytest.raises(InputError, match=r"^numbers: expected 5 different labels"):
             score_columns(scores, labels)  # type: ignore[arg-type]
     # Log probabilities of two bases would be one column.

@@ -23,7 +23,7 @@ from experiments.grid.__main__ import GridRunner
 from experiments.grid.cells import read_grid
 from experiments.grid.training import CpuSeconds
 from experiments.rows import read_rows
-from tests.conftest import ROOT, write_file
+from tests.conftest import ROOT
 from tests.experiments.test_report import PAPER, read_once
 from tests.experiments.test_transformer import write_bert
 
@@ -151,17 +151,11 @@ def test_rows_and_resuming(runner: GridRunner, monkeypatch: pytest.MonkeyPatch) 
     assert len(runner.left({"seed": {"1"}})) == 3
 
 
-def test_a_data_loader_with_workers(runner: GridRunner, tmp_path: Path) -> None:
-    """A run starts processes of its own, and does not fail."""
-    file = edited(tmp_path, "trainer+:", "data_loader+: { num_workers: 1 }, trainer+:")
-    runner.grid = read_grid(write_file(file, file.read_text().replace("[0.5]", "[1]")))
-    assert runner.run(runner.left({"bilm": {"none"}, "seed": {"1"}})) == 0
-
-
 def test_the_best_epoch_is_reported(tmp_path: Path) -> None:
     """Expected: the validation metrics that AllenNLP wrote for the epoch of the least accuracy,
-    which is made the best, so that it is not the last."""
-    trainer = "trainer+: { num_epochs: 3, validation_metric: '-accuracy' }"
+    which is made the best, so that it is not the last. The run starts a process of its own."""
+    trainer = "trainer+: { num_epochs: 3, validation_metric: '-accuracy' },"
+    trainer += "data_loader+: { num_workers: 1 }"
     grid = read_grid(edited(tmp_path, "trainer+: { num_epochs: 1 }", trainer))
     runner = GridRunner(grid, tmp_path / "rows.jsonl", ROOT / "fixtures", tmp_path / "work")
     run = runner._start(grid.cells()[0])

@@ -386,5 +386,5 @@ def test_an_indexer_of_another_type():
     model = language_model()
     inputs = batch_of(model, SENTENCES)
     inputs["source"] = {"elmo": {"tokens": inputs["targets"]}}
-    with pytest.raises(InputError, match=r'token_indexers: .* found elmo, which gives tokens$'):
+    with pytest.raises(InputError, match=r"token_indexers: .* found elmo, which gives tokens$"):
         model(**inputs)
