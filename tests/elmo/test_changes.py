@@ -31,9 +31,12 @@ def is_of_inference(elmo: Elmo) -> bool:
 
 
 def expected(elmo: Elmo) -> np.ndarray:
-    # In int8, a copy of inference tensors has to be one too: a biLM that has any is not quantized.
+    # In int8, a copy of inference tensors has to be one too, and to have the gradients, which
+    # `deepcopy` leaves out: a biLM that has any of these is not quantized.
     with torch.inference_mode(is_of_inference(elmo) and elmo.bilm.precision == "int8"):
         fresh = copy.deepcopy(elmo)
+    for x, copied in zip(elmo.bilm.parameters(), fresh.bilm.parameters(), strict=True):
+        copied.grad = x.grad
     fresh.layer_cache = None
     return vectors(fresh)
 
