@@ -64,7 +64,8 @@ def test_trainings_by_allennlp():
 
 def test_a_wrong_number_is_found_and_named(monkeypatch, tmp_path, capsys):
     """A tanh that is wrong by a hundredth is found in all precisions, and the line names the part
-    and the difference."""
+    and the difference. So is NaN, which compares false with everything."""
+    assert not numerics.compare("", "", PRECISIONS[0], *torch.tensor([np.nan, 1]), False)["ok"]
     monkeypatch.setattr(backend, "KERNEL_DTYPES", frozenset())
     monkeypatch.setattr(
         lstm.torch_ops, "quick_tanh", lambda x, out: torch.tanh(x, out=out).mul_(1.01)

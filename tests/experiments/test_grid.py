@@ -154,9 +154,8 @@ def test_rows_and_resuming(runner: GridRunner, monkeypatch: pytest.MonkeyPatch) 
 def test_the_best_epoch_is_reported(tmp_path: Path) -> None:
     """Expected: the validation metrics that AllenNLP wrote for the epoch of the least accuracy,
     which is made the best, so that it is not the last. The run starts a process of its own."""
-    trainer = "trainer+: { num_epochs: 3, validation_metric: '-accuracy' },"
-    trainer += "data_loader+: { num_workers: 1 }"
-    grid = read_grid(edited(tmp_path, "trainer+: { num_epochs: 1 }", trainer))
+    both = "{ num_epochs: 3, validation_metric: '-accuracy' }, data_loader+: { num_workers: 1 }"
+    grid = read_grid(edited(tmp_path, "{ num_epochs: 1 }", both))
     runner = GridRunner(grid, tmp_path / "rows.jsonl", ROOT / "fixtures", tmp_path / "work")
     run = runner._start(grid.cells()[0])
     run.process.join()
