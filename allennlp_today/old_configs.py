@@ -40,7 +40,7 @@ TABLE = r"""
 ((?P<own>model.*)\.(initializer|regularizer)): (\[.*) -> \1: {"regexes": \4}
 ((?P<own>model)\.similarity_function)\b.* -> model.matrix_attention
 ((?P<own>model.*)\.(embedder_to_indexer_map|allow_unmatched_keys))\b.* -> remove it
-((?P<own>model.*text_field_embedder)\.(?!token_embedders\.)(\w+))\..* -> \2.token_embedders.\3
+((?P<own>model.*text_field_embedder)\.(?!(token_embedders|_pretrained)\.)(\w+))\..* -> \2.token_embedders.\4
 ((?P<own>vocabulary)\.(directory_path|extend)): .* -> directory, with the type "from_files" or "extend"
 ((?P<own>trainer)\.cuda_device): \[(-?\d+)\] -> \1: \3
 ((?P<own>trainer)\.cuda_device): (\[.*) -> distributed.cuda_devices: \3

@@ -245,9 +245,11 @@ def test_what_replaces_a_key(base, name, keys, lacks):
 
 
 def test_an_unknown_key_of_the_trainer() -> None:
-    """AllenNLP ignores it. The line has the keys that there are, and a key that is still read is
-    none of the unknown ones."""
-    (line,) = lines_of({"trainer": {"num_epoch": {"a": 1, "b": 2}, "run_sanity_checks": False}})
+    """AllenNLP ignores it. The line has the keys that there are, and a key that is still read, here
+    or in place of an embedder's keys, has no line."""
+    used = {"text_field_embedder": {"_pretrained": {"freeze": True}}}
+    trainer = {"num_epoch": {"a": 1, "b": 2}, "run_sanity_checks": False}
+    (line,) = lines_of({"model": used, "trainer": trainer})
     assert line.startswith("trainer.num_epoch -> unknown; the keys are callbacks, checkpointer, ")
     assert " num_epochs, " in line and "local_rank" not in line
 
