@@ -122,7 +122,7 @@ def _message(error: Exception) -> str:
     elif isinstance(error, ModuleNotFoundError) and error.name in sys.argv:
         message = f"--include-package: expected a package that Python finds, found {error.name!r}"
     file, key = _place(error)
-    if key.rpartition(".")[2] not in message:
+    if key not in message:
         message = f"{key}: {message}"
     return message if file in message else f"{file}: {message}"
 
@@ -143,14 +143,16 @@ def _place(error: Exception) -> tuple[str, str]:
     The config or archive that was read, and the key of the object that was built from it, taken
     from the stack frames of AllenNLP; empty strings if they are not there.
     """
-    config = archive = key = ""
+    config = archive = key = history = ""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         known = frame.f_locals
         if isinstance(args := known.get("args"), Namespace):
             config = str(getattr(args, "param_path", None) or "")
             archive = str(getattr(args, "archive_file", None) or "")
-        if frame.f_code.co_name == "pop_and_construct_arg":
-            key = f"{known['params'].history}{known['argument_name']}"
+        if frame.f_code.co_name in ("pop_and_construct_arg", "construct_arg"):
+            # The second one is called again for each value of a dictionary, as `token_embedders`.
+            history = known["params"].history if "params" in known else history
+            key = f"{history}{known['argument_name']}"
     # Our own errors name the file at fault, which may be the text.
     is_own = str(frame.f_globals.get("__name__")).startswith("elmo_plugin.")
     names_file = isinstance(error, InputError) or (is_own and isinstance(error, OSError))
