@@ -1,5 +1,5 @@
 """
-Two patches of models:
+Three patches of models:
 
 - PyTorch's LSTM does not check the size of the vectors in a packed batch without an initial state,
   which is what AllenNLP's encoders `lstm` pass to it. On a CPU, if all sentences of a batch are
@@ -9,10 +9,14 @@ Two patches of models:
   has as many tags as the longest one. Its `tags`, `logits` and `class_probabilities` are now cut to
   the sentence's tokens, as `crf_tagger` does with its tags. Remove this when AllenNLP uses the
   mask.
+- The command `diff` computes the mean squared error of each tensor, which PyTorch has for floating
+  point only, so that it ended at a count, such as those of batch normalization and of a biLM. It
+  now reads integers as float64. Remove this when AllenNLP or PyTorch converts them.
 """
 
 from typing import Any
 
+from allennlp.commands import diff
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import SimpleTagger
 from allennlp.modules.encoder_base import _EncoderBase
@@ -22,6 +26,7 @@ from torch import Tensor, nn
 _sort_and_run_forward = _EncoderBase.sort_and_run_forward
 _forward = SimpleTagger.forward
 _make_output_human_readable = SimpleTagger.make_output_human_readable
+_read_state_dict = diff.read_state_dict
 
 
 def _check_and_run_forward(
@@ -54,6 +59,12 @@ def _make_tokens_readable(self: SimpleTagger, output_dict: dict[str, Any]) -> di
     return readable
 
 
+def _read_floats(*args: Any, **kwargs: Any) -> dict[str, Tensor]:
+    tensors = _read_state_dict(*args, **kwargs)
+    return {name: x if x.is_floating_point() else x.double() for name, x in tensors.items()}
+
+
 _EncoderBase.sort_and_run_forward = _check_and_run_forward  # type: ignore[assignment, method-assign]
 SimpleTagger.forward = _forward_with_mask  # type: ignore[method-assign]
 SimpleTagger.make_output_human_readable = _make_tokens_readable  # type: ignore[method-assign]
+diff.read_state_dict = _read_floats

@@ -1,5 +1,5 @@
-"""A tagger gives each token a tag and the padding none, and an LSTM refuses vectors of another
-size."""
+"""A tagger gives each token a tag and the padding none, an LSTM refuses vectors of another size,
+and `diff` compares integers."""
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from allennlp.modules import Seq2SeqEncoder, Seq2VecEncoder
 from allennlp.predictors import Predictor
 
 import allennlp_today  # noqa: F401
+from tests.conftest import allennlp
 
 SENTENCES = [["He", "threw", "it", "."], ["Hi", "."], ["Run"]]
 
@@ -68,3 +69,11 @@ def test_inputs_of_another_size_are_an_error(kind, size, is_training):
     with pytest.raises(ConfigurationError, match=f"lstm: input_size: expected {size}, .* found 7"):
         encoder(torch.randn(5, 9, size), mask)
     assert len(encoder(torch.randn(5, 9, 7), mask)) == 5
+
+
+def test_a_diff_of_integers(tmp_path, capsys):
+    """The expected distance is the root of 12.5, the mean of the squares of 3 and 4."""
+    for name, values in (("a", [0, 0]), ("b", [3, 4])):
+        torch.save({"count": torch.tensor(values)}, tmp_path / name)
+    allennlp("diff", tmp_path / "a", tmp_path / "b")
+    assert "!count, shape = (2,), distance = 3.5355" in capsys.readouterr().out
