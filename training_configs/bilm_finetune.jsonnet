@@ -7,8 +7,9 @@
 //
 //   BILM_TEXT='task://TASK.jsonnet#train_data_path' BILM_DEV='task://TASK.jsonnet#validation_data_path'
 //
-// BILM_ARCHIVE is the archive of a `bilm`, or the folder of its training, with the sizes of
-// bilm_small.jsonnet; docs/finetuning.md explains how to fine-tune other sizes, and bilm-tf's files.
+// BILM_ARCHIVE is the archive of a `bilm`, the folder of its training, or an installed model, with
+// the sizes of bilm_small.jsonnet; docs/finetuning.md explains how to fine-tune other sizes, and
+// bilm-tf's files.
 (import 'bilm_small.jsonnet') + {
   train_data_path: std.extVar('BILM_TEXT'),
   validation_data_path: std.extVar('BILM_DEV'),

@@ -11,8 +11,8 @@ Patches for the files that AllenNLP writes when training starts and when it is r
   weights another word's. Here it is an error to replace the words of a run with checkpoints.
 - A start that fails, as by the path of a text, left a folder with its config and log, in which the
   corrected command was refused. Here an error before training removes the folder that it made.
-- The vocabulary of type `from_files` may name a `model.tar.gz`, but not the folder of a run. Here
-  it reads the vocabulary in this folder.
+- The vocabulary of type `from_files` may name a `model.tar.gz`, but not the folder of a run or the
+  name of an installed model, which `pretrained_file` may. Here it may name all of them.
 """
 
 import os
@@ -31,8 +31,17 @@ from allennlp.data.vocabulary import NAMESPACE_PADDING_FILE
 from allennlp.models.archival import CONFIG_NAME
 from allennlp.training import util
 
-from elmo_plugin.checks import InputError
+from elmo_plugin.checks import InputError, named
 from elmo_plugin.files.atomic_write import ENDING, TOKEN, atomic_write
+from elmo_plugin.files.local_path import local_path
+from elmo_plugin.formats.find import PRETRAINED
+from elmo_plugin.pretrained import pretrained_names
+
+WITH_VOCABULARY = (
+    "the folder or the model.tar.gz of a trained model, its folder vocabulary, or an installed "
+    "model (also pretrained://NAME)"
+)
+"""What the vocabulary of type `from_files` may name, for errors."""
 
 TEMPORARY = f".{CONFIG_NAME}.{TOKEN}{ENDING}"
 
@@ -74,8 +83,16 @@ def _create_without_temporary(params: Params, folder: str, *args: Any, **kwargs:
 def _from_files_of_a_run(
     cls: type[Vocabulary], directory: str | os.PathLike, *args: Any, **kwargs: Any
 ) -> Vocabulary:
-    words = os.path.join(directory, "vocabulary")
-    return _from_files(cls, words if os.path.isdir(words) else directory, *args, **kwargs)
+    name = os.fspath(directory)
+    with named("vocabulary of type from_files: directory"):
+        is_installed = name in pretrained_names() and not os.path.exists(name)
+        path = local_path(PRETRAINED + name if is_installed else name, WITH_VOCABULARY)
+        words = os.path.join(path, "vocabulary")
+        words = words if os.path.isdir(words) else path
+        if os.path.isdir(words) and NAMESPACE_PADDING_FILE not in os.listdir(words):
+            found = f"a folder without {NAMESPACE_PADDING_FILE}"
+            raise InputError(f"{name}: expected {WITH_VOCABULARY}, found {found}")
+    return _from_files(cls, words, *args, **kwargs)
 
 
 def _save_whole_files(self: Vocabulary, directory: str) -> None:

@@ -16,6 +16,7 @@ from allennlp.training import util
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.data.vocabulary import BiLMVocabulary
+from elmo_plugin.pretrained import FOLDER
 from tests.conftest import ROOT, untar
 from tests.plugin.training.toy_training import Killed
 
@@ -106,15 +107,18 @@ def test_the_words_of_a_run_are_not_replaced(tmp_path, vocabulary):
         assert saved(folder) == before
 
 
-def test_the_vocabulary_of_a_run(bilm_archive: str, tmp_path: Path) -> None:
+def test_the_vocabulary_of_a_model(bilm_archive: str, tmp_path: Path) -> None:
     """The expected words are those that AllenNLP reads from the archive. Either is a vocabulary in
-    a config, as in bilm_finetune.jsonnet."""
-    untar(bilm_archive, tmp_path)
-    folders = bilm_archive, tmp_path, tmp_path / "vocabulary"
-    expected, *found = (
-        Vocabulary.from_params(Params({"type": "from_files", "directory": str(folder)}))
-        for folder in folders
-    )
-    words = expected.get_token_to_index_vocabulary("words")
-    assert len(words) > 3
-    assert [vocab.get_token_to_index_vocabulary("words") for vocab in found] == [words, words]
+    a config, as in bilm_finetune.jsonnet, and so is an installed model. Errors name the others."""
+
+    def words(directory: str | Path) -> dict[str, int]:
+        vocab = Vocabulary.from_params(Params({"type": "from_files", "directory": str(directory)}))
+        return vocab.get_token_to_index_vocabulary("words")
+
+    untar(bilm_archive, tmp_path / "run")
+    assert len(expected := words(bilm_archive)) > 3
+    assert words(tmp_path / "run") == words(tmp_path / "run" / "vocabulary") == expected
+    assert words("tiny") == words("pretrained://tiny")
+    for wrong in ("typo", tmp_path, FOLDER / "tiny"):
+        with pytest.raises((OSError, InputError), match=f"^vocab.*: directory: {wrong}: .*://NAME"):
+            words(wrong)
