@@ -1,6 +1,7 @@
 import logging
 import math
 import os
+from contextlib import suppress
 from typing import Any, Optional
 
 from allennlp.data import DataLoader
@@ -81,7 +82,7 @@ class ValidateEveryCallback(TrainerCallback):
         self, trainer: Any, *batch: Any, is_training: bool = True, is_primary: bool = True, **_: Any
     ) -> None:
         epoch, batch_number = batch[-2:]
-        if is_training and self._is_time(Point(epoch, batch_number)):
+        if is_training and self._is_time(trainer, Point(epoch, batch_number)):
             metrics = validate(trainer, epoch)
             trainer._pytorch_model.train()
             self._clock.restart()
@@ -107,7 +108,11 @@ class ValidateEveryCallback(TrainerCallback):
             for key, value in tracker.best_epoch_metrics.items():
                 metrics[f"best_validation_{key}"] = value
 
-    def _is_time(self, point: Point) -> bool:
+    def _is_time(self, trainer: GradientDescentTrainer, point: Point) -> bool:
+        with suppress(TypeError):  # a loader that does not know its length
+            groups = len(trainer.data_loader) / trainer._num_gradient_accumulation_steps
+            if point.batches == math.ceil(groups):  # validated at the end of the epoch
+                return False
         if self._num_batches is not None:
             return point.batches % self._num_batches == 0
         return self._clock.is_due(point)
