@@ -68,6 +68,7 @@ def _train_or_leave_nothing(params: Params, serialization_dir: str, **kwargs: An
         called = {x.f_code.co_qualname for x, _ in traceback.walk_tb(error.__traceback__)}
         # The second is that of distributed training, which may have begun too.
         is_start = called.isdisjoint({"TrainModel.run", "ProcessContext.join"})
+        is_start |= any(name.endswith(".on_start") for name in called)  # of a callback
         if is_new and is_start and not any(Path(serialization_dir).glob("*.th")):
             shutil.rmtree(serialization_dir, ignore_errors=True)
         raise
