@@ -384,7 +384,6 @@ def _of_length(model: BiLMModel, kind: str, length: int) -> dict[str, Any]:
 def test_an_indexer_of_another_type():
     """The error names the key and what was found."""
     model = language_model()
-    inputs = batch_of(model, SENTENCES)
-    inputs["source"] = {"elmo": {"tokens": inputs["targets"]}}
+    inputs = batch_of(model, SENTENCES) | {"source": {"elmo": {"tokens": None}}}
     with pytest.raises(InputError, match=r"token_indexers: .* found elmo, which gives tokens$"):
         model(**inputs)

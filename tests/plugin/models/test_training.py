@@ -17,6 +17,7 @@ import pytest
 import torch
 from allennlp.commands.train import train_model
 from allennlp.common import Params, Tqdm
+from allennlp.common.params import with_overrides
 from allennlp.data import DataLoader
 from allennlp.training.callbacks import ShouldValidateCallback, TrainerCallback
 from allennlp.training.metric_tracker import MetricTracker
@@ -124,6 +125,7 @@ def validated(folder: Path) -> list[float]:
 
 
 EVERY_20 = {"type": "validate_every", "num_batches": 20}
+LOADER = "_validation_data_loader"
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +197,7 @@ def test_validation_within_an_epoch(runs):
     assert validated(watched) == [20, 40, epoch, epoch + 20, epoch + 40, 2 * epoch]
     assert {"sampled_loss", "validation_perplexity"} <= {key for x in curve(watched) for key in x}
     assert [x for x in curve(watched) if x in curve(plain)] == curve(plain)
-    last = "model_state_e2_b0.th"
-    assert_equal(read(watched / last), read(plain / last))
+    assert_equal(*(read(run / "model_state_e2_b0.th") for run in (watched, plain)))
 
 
 def find_perplexities(monkeypatch: pytest.MonkeyPatch, *values: float) -> Iterator[float]:
@@ -243,8 +244,7 @@ def test_no_number_is_never_the_best(tmp_path):
         _ddp_wrapped_model=None,
         model=torch.nn.Linear(1, 1),
     )
-    losses = (math.nan, 5.0, math.nan, 9.0, 4.0)
-    kept = [keep_if_best(trainer, {"loss": loss}) for loss in losses]
+    kept = [keep_if_best(trainer, {"loss": x}) for x in (math.nan, 5.0, math.nan, 9.0, 4.0)]
     assert kept == [False, True, False, False, True]
     trainer._metric_tracker.add_metrics({"loss": 9.0})
     assert not trainer._metric_tracker.should_stop_early()
@@ -273,8 +273,7 @@ def test_the_curve_has_no_validation_that_did_not_run(tmp_path, is_first):
         {"type": "learning_curve", "interval": 1000},
         {"type": "should_validate_callback", "validation_interval": 2},
     ]
-    params = changed(tmp_path, callbacks=callbacks if is_first else callbacks[::-1])
-    train(tmp_path / "run", params)
+    train(tmp_path / "run", changed(tmp_path, callbacks=callbacks[:: 1 if is_first else -1]))
     assert len(validated(tmp_path / "run")) == 1
 
 
@@ -294,11 +293,10 @@ def test_the_best_within_an_epoch_is_kept(tmp_path, monkeypatch, last, checkpoin
         params["model"]["n_negative_samples"] = None
     perplexities = find_perplexities(monkeypatch, 30.0, 20.0, last)
     train(run, params)
-    n_batches = max(line["batch"] for line in curve(run))
     assert_equal(read(run / "best.th"), read(run / checkpoint))
     metrics = read(run / "metrics.json")
     assert metrics["best_validation_perplexity"] == min(last, 20.0)
-    assert metrics["best_validation_batch"] == (40 if last > 20.0 else n_batches)
+    assert metrics["best_validation_batch"] == (40 if last > 20.0 else curve(run)[-1]["batch"])
     assert (metrics["best_epoch"], next(perplexities, None)) == (0, None)
     if full_softmax:  # the mean over the epoch and not since a validation
         losses = [metrics[f"training_{d}_perplexity"] for d in ("forward", "backward")]
@@ -334,18 +332,11 @@ def test_validation_by_the_clock(tmp_path):
     "wrong, message",
     [
         ({"model": torch.nn.Linear(2, 2)}, 'a model of type "bilm"'),
-        ({"_validation_data_loader": None}, "a validation_data_path"),
         ({"_callbacks": [ShouldValidateCallback(".")]}, "should_validate_callback"),
         ({"_moving_average": object()}, "no moving_average"),
-        (
-            {"_validation_data_loader": {"type": "bilm", "batch_size": 2}},
-            "without shuffle.*, found 'sentences'",
-        ),
-        ({"_validation_data_loader": {"shuffle": True, "batch_size": 4}}, "shuffle.*, found true"),
-        (
-            {"_validation_data_loader": {"batch_sampler": {"type": "bucket", "batch_size": 4}}},
-            "without batch_sampler.*, found <.*Bucket",
-        ),
+        ({LOADER: {"type": "bilm", "batch_size": 2}}, "without shuffle.*, found 'sentences'"),
+        ({LOADER: {"shuffle": True, "batch_size": 4}}, "shuffle.*, found true"),
+        ({LOADER: {"batch_sampler": {"type": "bucket", "batch_size": 4}}}, "_sampler.*<.*Bucket"),
     ],
 )
 def test_what_validate_every_needs(tmp_path, wrong, message):
@@ -355,22 +346,33 @@ def test_what_validate_every_needs(tmp_path, wrong, message):
     trainer = SimpleNamespace(**right, _checkpointer=None, _validation_data_loader=[])
     callback = ValidateEveryCallback(str(tmp_path), num_batches=1)
     callback.on_start(trainer)
-    if isinstance(loader := wrong.get("_validation_data_loader"), dict):
+    if loader := wrong.get(LOADER):
         cache = {"cache_dir": str(tmp_path)} if "type" in loader else {}
         given = {"reader": BiLMDatasetReader(), "data_path": str(TEXT / "heldout.txt")}
-        made = DataLoader.from_params(Params({**loader, **cache}), **given)
-        wrong = {"_validation_data_loader": made}
+        wrong = {LOADER: DataLoader.from_params(Params({**loader, **cache}), **given)}
     vars(trainer).update(wrong)
     with pytest.raises(InputError, match=f"validate_every.*expected a .*{message}"):
         callback.on_start(trainer)
 
 
+FEW = {"validation_dataset_reader": {"type": "bilm", "max_characters_per_token": 20}}
+
+
 @pytest.mark.parametrize(
-    "given, found", [({}, "neither"), ({"num_batches": 1, "num_seconds": 1}, "both")]
+    "wrong, message",
+    [
+        ({"validation_data_path": None, "test_data_path": str(TEXT), **FEW}, "least 50.*found 20$"),
+        ({"trainer.validation_metric": ["-loss", "+bleu"]}, "metric: .*'perplexity',.* 'bleu'$"),
+        ({"trainer.callbacks": [{"type": "validate_every"}]}, "and num_seconds, found neither$"),
+        ({"trainer.callbacks": [{**EVERY_20, "num_seconds": 1}]}, "and num_seconds, found both$"),
+        ({"validation_data_path": None, "trainer.callbacks": [EVERY_20]}, "validation_data_path"),
+    ],
 )
-def test_one_interval_of_validate_every(tmp_path, given, found):
-    with pytest.raises(InputError, match=f"one of num_batches and num_seconds, found {found}"):
-        ValidateEveryCallback(str(tmp_path), **given)
+def test_a_start_that_fails_leaves_no_folder(tmp_path, wrong, message):
+    """What a validation or a test needs is checked before training."""
+    with pytest.raises(InputError, match=message):
+        train(tmp_path / "run", with_overrides(changed(tmp_path), wrong))
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_bar_moves_after_skipped_batches(capsys):
