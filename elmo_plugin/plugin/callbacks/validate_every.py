@@ -1,7 +1,6 @@
 import logging
 import math
 import os
-from contextlib import suppress
 from typing import Any, Optional
 
 from allennlp.data import DataLoader
@@ -14,6 +13,7 @@ from elmo_plugin.checks import InputError, check_number, fail, optional_count
 from elmo_plugin.files.atomic_write import atomic_write
 from elmo_plugin.files.torch_file import save_torch_file
 from elmo_plugin.plugin.callbacks.learning_curve import LearningCurveCallback
+from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
 from elmo_plugin.plugin.training.checkpoint_files import Point
 from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
@@ -109,8 +109,9 @@ class ValidateEveryCallback(TrainerCallback):
                 metrics[f"best_validation_{key}"] = value
 
     def _is_time(self, trainer: GradientDescentTrainer, point: Point) -> bool:
-        with suppress(TypeError):  # a loader that does not know its length
-            groups = len(trainer.data_loader) / trainer._num_gradient_accumulation_steps
+        # Other loaders may have another length in each process, and all validate together.
+        if isinstance(loader := trainer.data_loader, BiLMDataLoader):
+            groups = len(loader) / trainer._num_gradient_accumulation_steps
             if point.batches == math.ceil(groups):  # validated at the end of the epoch
                 return False
         if self._num_batches is not None:

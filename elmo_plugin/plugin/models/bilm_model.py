@@ -1,39 +1,28 @@
-"""
-The language model of ELMo, as AllenNLP's model "bilm". Importing this module applies a patch:
-
-- A `validation_metric` that the model lacks, and a `validation_dataset_reader` with too few
-  characters, were found at the first validation, or at the test after the last epoch. Here those of
-  a biLM are found before training.
-"""
-
 import math
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any, Dict, List, Optional, Union
 
 import torch
-from allennlp.commands.train import TrainModel
 from allennlp.common import Params
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.nn import RegularizerApplicator
 from allennlp.nn.parallel import DdpAccelerator
 from allennlp.nn.util import dist_reduce_sum
-from allennlp.training import GradientDescentTrainer
 from allennlp.training.metrics import Metric
 from torch import Tensor
 
-from elmo_plugin.checks import InputError, check_choice, fail
+from elmo_plugin.checks import InputError, fail
 from elmo_plugin.files.torch_file import load_weights
 from elmo_plugin.formats.fill import check_size, check_words
 from elmo_plugin.modules import language_model
 from elmo_plugin.modules.language_model import window_gradient
 from elmo_plugin.modules.sampled_softmax import IGNORE
 from elmo_plugin.options import BiLMOptions
-from elmo_plugin.plugin.data.data_loader import BiLMDataLoader, LazyWindow
+from elmo_plugin.plugin.data.data_loader import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
 from elmo_plugin.plugin.training.optimizer import check_optimizer
@@ -381,25 +370,3 @@ def _check_unpenalized(model: BiLMModel, regularizer: Optional[RegularizerApplic
         for name in _names_of_sparse(model):
             if re.search(pattern, name):
                 fail("regularizer", f"no pattern for {name} with sparse_gradients", pattern)
-
-
-_init_train_model = TrainModel.__init__
-
-
-@wraps(_init_train_model)
-def _init_checked(self: TrainModel, *args: Any, **kwargs: Any) -> None:
-    _init_train_model(self, *args, **kwargs)
-    model, trainer = self.model, self.trainer
-    if not isinstance(model, BiLMModel) or not isinstance(trainer, GradientDescentTrainer):
-        return
-    validation = trainer._validation_data_loader
-    for loader in (trainer.data_loader, validation, self.evaluation_data_loader):
-        if isinstance(loader, BiLMDataLoader):
-            model.check_characters(loader.reader.max_characters_per_token)
-    if validation is not None:
-        known = ["loss", *model.eval().get_metrics(), *["reg_loss"] * bool(model._regularizer)]
-        for _, name in trainer._metric_tracker.tracked_metrics:
-            check_choice("trainer.validation_metric", name, known)
-
-
-TrainModel.__init__ = _init_checked  # type: ignore[method-assign]
