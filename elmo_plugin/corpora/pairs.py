@@ -6,6 +6,7 @@ gives the acceptable sentence the higher score.
 import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from elmo_plugin.corpora.spans import check_state
 from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.elmo.scores import DIRECTIONS, SentenceScores
 from elmo_plugin.text.advice import advised
+from elmo_plugin.text.forms import paths_of, records_of
 from elmo_plugin.text.lines import read_lines
 from elmo_plugin.text.sentence import groups
 
@@ -58,7 +60,10 @@ def read_pairs(file: Path) -> Iterator[Pair]:
 
 @advised()
 def pair_scores(
-    model: LanguageModel, files: Iterable[Path], raw: bool = False, per_token: bool = False
+    model: LanguageModel,
+    files: Iterable[str | PathLike],
+    raw: bool = False,
+    per_token: bool = False,
 ) -> list[dict[str, Any]]:
     """
     A row for each pair. `forward_good` and so on are the sums of the log probabilities in bits, or
@@ -68,7 +73,7 @@ def pair_scores(
     """
     check_state(model)
     rows: list[dict[str, Any]] = []
-    pairs = chain.from_iterable(map(read_pairs, files))
+    pairs = chain.from_iterable(map(read_pairs, paths_of(files)))
     with tqdm(unit=" pairs") as progress:
         for group in groups(pairs, AT_ONCE):
             sentences: list[Any] = [s for pair in group for s in pair[:2]]
@@ -101,7 +106,7 @@ def pair_accuracies(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     `.._known` are the percentages for the other pairs. A pair of equal sentences is a tie in both.
     """
     grouped: dict[tuple[str, str, str], list[Any]] = {}
-    for row in rows:
+    for row in records_of(rows):
         name, kind = row["paradigm"], row["phenomenon"]
         for key in (("paradigm", name, kind), ("phenomenon", kind, kind), ("all", "all", "")):
             grouped.setdefault(key, []).append(row)

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from math import nan
 from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.elmo.scores import SentenceScores
 from elmo_plugin.formats.json_and_text import read_json
 from elmo_plugin.text.advice import advised
-from elmo_plugin.text.forms import row_of
+from elmo_plugin.text.forms import paths_of, records_of, row_of
 
 METRICS: dict[str, Any] = {"sum": np.sum, "mean": np.mean, "median": np.median}
 METRICS |= {"range": np.ptp, "max": np.max, "min": np.min}
@@ -144,8 +143,8 @@ def suite_scores(
     check_flag("raw", raw)
     check_state(model)
     suites: dict[str, Suite] = {}
-    for file in [files] if isinstance(files, str | PathLike) else files:
-        suite = read_suite(Path(file))
+    for file in paths_of(files):
+        suite = read_suite(file)
         _add(suites, suite.name, suite, f"{file}: meta: name {suite.name!r}")
     if not suites:
         fail("files", "at least one suite", [])
@@ -187,10 +186,10 @@ def suite_accuracies(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     One row for each suite out of the rows of `suite_scores`, and one with the means over suites.
     `accuracy` is the percentage of items for which all formulas hold, and `formula_1` .. those of
-    each formula. Raises an `InputError` if there are no rows.
+    each formula. `rows` may be a DataFrame. Raises an `InputError` if there are no rows.
     """
     suites: dict[str, dict[int, dict[str, Any]]] = {}
-    for row in rows:  # those of an item agree
+    for row in records_of(rows):  # those of an item agree
         suites.setdefault(row["suite"], {})[row["item"]] = row
         columns = [key for key in row if key == "correct" or key.startswith("formula_")]
     if not suites:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized
 from itertools import count, islice
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from elmo_plugin.checks import InputError, check_flag, fail
@@ -203,6 +205,16 @@ def named_spans(start: Any, end: Any, n_rows: int) -> list[tuple[str, Any, Any]]
         if len(columns[-1]) != n_rows:
             fail(name, f"{n_rows} numbers, one for each sentence", len(columns[-1]))
     return [(row, first, last) for (row, first), (_, last) in zip(*columns)]
+
+
+def paths_of(files: Any) -> list[Path]:
+    """The paths of several files, or of one."""
+    return list(map(Path, [files] if isinstance(files, str | PathLike) else files))
+
+
+def records_of(rows: Any) -> list[dict[str, Any]]:
+    """The rows of a table as dictionaries, which may be a DataFrame of pandas."""
+    return list(rows.to_dict("records") if is_table(rows) else rows)
 
 
 def check_is_list(value: Any, expected: str) -> None:

@@ -98,7 +98,7 @@ def test_means_of_several_sentences(tmp_path: Path) -> None:
     model = LanguageModel.from_pretrained("tiny")
     line = {"sentence_good": "He ran. It rained.", "sentence_bad": "He ran and it rained ran."}
     (tmp_path / "pairs").write_text(json.dumps(line))
-    (row,) = pair_scores(model, [tmp_path / "pairs"], raw=True, per_token=True)
+    (row,) = pair_scores(model, str(tmp_path / "pairs"), raw=True, per_token=True)
     assert (row["paradigm"], row["phenomenon"]) == ("pairs", "")
     sentences = {"good": ["He ran .", "It rained ."], "bad": ["He ran and it rained ran ."]}
     for kind, apart in sentences.items():

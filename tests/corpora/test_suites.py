@@ -139,7 +139,7 @@ def test_accuracies(model: LanguageModel, tmp_path: Path) -> None:
     assert [row["correct"] for row in rows] == [True] * 2 + [False] * 4 + [True] * 2 + [False] * 2
     assert [row["formula_2"] for row in rows] == [True] * 6 + [None] * 4
     assert rows[0]["region_2"] == pytest.approx(scores[0], abs=1e-5)
-    table = pandas.DataFrame(suite_accuracies(rows)).set_index(["level", "name"])
+    table = pandas.DataFrame(suite_accuracies(pandas.DataFrame(rows))).set_index(["level", "name"])
     assert table["items"].tolist() == [3, 1, 1, 5]
     assert table["accuracy"].tolist() == [33.33, 100, 0, 44.44]
     assert table["formula_1"].tolist() == [33.33, 100, 0, 44.44]
@@ -214,7 +214,7 @@ def test_no_state_is_carried(compute: Callable[..., Any], bilm_archive: str) -> 
     not follow one another."""
     model = LanguageModel.from_archive(bilm_archive, initial_state="carry")
     with pytest.raises(InputError, match=r"^initial_state: expected zero or warm, .*carry"):
-        compute(model, [Path("missing")])
+        compute(model, Path("missing"))
 
 
 def test_wrong_files(model: LanguageModel, tmp_path: Path) -> None:
