@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmo_plugin.checks import check_choice, check_count, fail, named, needed
+from elmo_plugin.checks import check_choice, check_count, fail, is_whole, named, needed
 from elmo_plugin.corpora.uses import VECTOR
 from elmo_plugin.corpora.writers import COMPUTED_WITH
 
@@ -55,8 +55,8 @@ def jensen_shannon_divergence(first: Iterable[Any], second: Iterable[Any]) -> fl
     """
     The Jensen-Shannon divergence of two distributions over clusters in bits (JSD), from 0 to 1.
     `first`, `second`: the labels of the clusters of the uses in each text, such as numbers or
-    strings. Uses with the number -1 (noise in HDBSCAN) or a missing value are left out. NaN for a
-    text without other uses.
+    strings; 1 and "1" are the same. Uses with the label -1 (noise in HDBSCAN) or a missing value
+    are left out. NaN for a text without other uses.
     """
     first = [*first]
     p, q = np.split(_members([*first, *second]), [len(first)])
@@ -124,8 +124,8 @@ def changes(
         Least number of uses in each text. A word with fewer has no scores.
     labels : `str`, optional
         Name of a column of the uses that has the labels of clusters of your own for `"jsd"`, such
-        as numbers or strings. The number -1 (noise in HDBSCAN) and missing values are no cluster:
-        `"jsd"` leaves these uses out.
+        as numbers or strings; 1 and "1" are the same. The label -1 (noise in HDBSCAN) and missing
+        values are no cluster: `"jsd"` leaves these uses out.
 
     # Returns
 
@@ -239,7 +239,7 @@ def _check_columns(name: str, uses: Any, *columns: str) -> None:
     """Raise an `InputError` that names the columns that uses lack."""
     found = [*getattr(uses, "columns", ())]
     if missing := [column for column in columns if column not in found]:
-        fail(name, f"a DataFrame with the columns {', '.join(missing)}", found or uses)
+        fail(name, f"a DataFrame with the columns {', '.join(map(str, missing))}", found or uses)
 
 
 def _scores(word: str, uses: Any, n_first: int, settings: _Settings) -> dict[str, float]:
@@ -370,5 +370,7 @@ def _entropy(p: np.ndarray) -> np.ndarray:
 def _members(labels: Iterable[Any]) -> np.ndarray:
     """Which uses are in which cluster, 0 or 1 of shape `(n, number of clusters)`."""
     names = needed("pandas").Series([*labels], dtype=object)
-    numbers = names.mask(names == -1).factorize()[0]  # -1 for missing values
+    # A table that was read from CSV may have 1.0 or "1" where the other has 1.
+    names = names.map(lambda x: str(int(x) if is_whole(x) else x), na_action="ignore")
+    numbers = names.mask(names == "-1").factorize()[0]  # -1 for missing values
     return (numbers[:, None] == np.arange(numbers.max(initial=0) + 1)).astype(np.float64)
