@@ -1,11 +1,11 @@
 """The scores of sentences as tables."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any
 
 from elmo_plugin.checks import fail, needed
-from elmo_plugin.elmo.scores import BY_DIRECTION, SENTENCE_IN_ROW, SentenceScores
+from elmo_plugin.elmo.scores import BY_DIRECTION, SENTENCE_IN_ROW, SentenceScores, scores_in
 from elmo_plugin.text.forms import named_rows
 from elmo_plugin.text.tables import read_table
 
@@ -30,11 +30,11 @@ def score_columns(
     Raises an `InputError` if not each has a number of its own, or if the scores differ in their
     `base` or in which fields they have.
     """
-    some = [scores] if isinstance(scores, SentenceScores) else list(scores)
+    some = scores_in(scores)
     expected = f"{len(some)} different labels, as after reset_index(drop=True) of a DataFrame"
     given = range(len(some)) if numbers is None else numbers
     labels = [label for _, label in named_rows(given, f"numbers: expected {expected}")]
-    if not len(some) == len(labels) == len(set(labels)):
+    if not len(some) == len(labels) == len({x for x in labels if isinstance(x, Hashable)}):
         fail("numbers", expected, labels)
     optional = "forward_entropy", "spans", "forward_rank"
     kinds = {(x.base, *(getattr(x, name) is not None for name in optional)) for x in some}

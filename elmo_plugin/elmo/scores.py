@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmo_plugin.checks import InputError, check_count, fail, named, whole_span
+from elmo_plugin.checks import InputError, check_count, fail, named, shown, whole_span
 from elmo_plugin.text.advice import advised
-from elmo_plugin.text.forms import named_spans
+from elmo_plugin.text.forms import named_rows, named_spans
 from elmo_plugin.text.places import CheckedPlaces
 from elmo_plugin.text.sentence import Row, places_of_row
 
@@ -143,6 +143,18 @@ class SentenceScores(NamedTuple):
                 yield (SENTENCE_IN_ROW if name == "sentence" else name), x
 
 
+def scores_in(scores: Any) -> list[SentenceScores]:
+    """One or several scores as a list. Raises an `InputError` for anything else."""
+    if isinstance(scores, SentenceScores):
+        return [scores]
+    expected = "expected what LanguageModel.score returns"
+    rows = list(named_rows(scores, f"scores: {expected}"))
+    for name, x in rows:
+        if not isinstance(x, SentenceScores):
+            raise InputError(f"scores: {name}: {expected}, found {shown(x)}")
+    return [x for _, x in rows]
+
+
 @advised()
 def regions(scores: Any, start: Any, end: Any, after: int = 0) -> np.ndarray:
     """
@@ -172,7 +184,7 @@ def regions(scores: Any, start: Any, end: Any, after: int = 0) -> np.ndarray:
         As `SentenceScores.region`, with the name of the row.
     """
     after = check_count("after", after, least=0)
-    some = [scores] if isinstance(scores, SentenceScores) else list(scores)
+    some = scores_in(scores)
     sums = np.empty((len(some), 1 + after))
     checked = CheckedPlaces(is_raw=True)
     for k, (row, first, last) in enumerate(named_spans(start, end, len(some))):
