@@ -8,6 +8,7 @@ import numpy as np
 
 from elmo_plugin.adapters import check_has_one_vector, load_model, missing
 from elmo_plugin.checks import fail, shown
+from elmo_plugin.elmo.elmo import check_layer
 from elmo_plugin.text.forms import is_table, named_rows, tokens_of
 
 try:
@@ -67,6 +68,7 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         self._loaded_with = self.get_params(deep=False)
         self._loaded_with.pop("raw")  # the model does not depend on it
         self.elmo_ = load_model(**{k: x for k, x in self._loaded_with.items() if k != "layer"})
+        check_layer(self.layer, self.elmo_.n_layers)
         self._n_features_out = self.elmo_.output_dim  # names of features need it
         return self
 
@@ -83,8 +85,8 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
                 fail(name, expected, found)
         if getattr(X, "ndim", 1) == 2 and X.shape[1] == 1:
             X = np.asarray(X)[:, 0]
-        if isinstance(X, str) or is_table(X):
-            fail("X", "a list of texts or one column", type(X).__name__)
+        if isinstance(X, str) or is_table(X) or getattr(X, "ndim", 1) == 2:
+            fail("X", "a list of texts or one column", getattr(X, "shape", type(X).__name__))
         if not self.raw:
             X = [tokens_of(*row) for row in named_rows(X)]
         return self.elmo_.embed(X, self.layer, pool="mean", raw=self.raw)

@@ -27,7 +27,7 @@ from elmo_plugin.checks import (
 )
 from elmo_plugin.elmo.export import Program
 from elmo_plugin.elmo.frozen import lock_of
-from elmo_plugin.elmo.layers import BiLMLayers, from_snapshot, without_boundaries
+from elmo_plugin.elmo.layers import BiLMLayers, check_bilm, from_snapshot, without_boundaries
 from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.fill import check_size
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
@@ -145,8 +145,7 @@ class Elmo(BiLMLayers):
     ) -> None:
         check_number("dropout", dropout, least=0, most=1)
         check_flag("keep_sentence_boundaries", keep_sentence_boundaries)
-        if not isinstance(bilm, BiLM):
-            fail("bilm", "a BiLM; from_pretrained, from_archive and from_files load one", bilm)
+        check_bilm(bilm)
         mixes = _new_mixes(
             num_output_representations, bilm, do_layer_norm, scalar_mix_parameters, use_top_only
         )
@@ -412,7 +411,7 @@ class Elmo(BiLMLayers):
         check_flag("as_tensors", as_tensors)
         if pool is not None:
             check_choice("pool", pool, POOLS)
-        layer = _check_layer(layer, self.n_layers)
+        layer = check_layer(layer, self.n_layers)
         sizes = [[len(x.tokens) for x in row] for row in rows]
         n_tokens = [(own, sum(of_row)) for of_row in sizes for own in of_row]
         of_sentences: list[Any] = [None] * len(n_tokens)
@@ -538,7 +537,7 @@ class Elmo(BiLMLayers):
         # What reads text is not needed for vectors.
         from elmo_plugin.corpora.uses import uses_frame
 
-        layer = _check_layer(layer, self.n_layers)
+        layer = check_layer(layer, self.n_layers)
         return uses_frame(self, corpus, words, layer, most, seed, raw)
 
     @advised()
@@ -627,7 +626,7 @@ class Elmo(BiLMLayers):
         `RuntimeError`
             If the biLM has no weights.
         """
-        layer = _check_layer(layer, self.n_layers)
+        layer = check_layer(layer, self.n_layers)
         # Sizes of 0 and 1 in the example would be fixed in the program.
         example = self.characters([["one", "two"], ["one"]])
         dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
@@ -677,7 +676,7 @@ def _check_mix(weights: Any, n_layers: int) -> None:
         check_number(f"{name}[{k}]", weight, least=-LARGEST, most=LARGEST)
 
 
-def _check_layer(layer: Any, n_layers: int) -> str | int:
+def check_layer(layer: Any, n_layers: int) -> str | int:
     """
     Return the name or number of a layer, before the sentences are read, because with `carry`
     reading changes the state.

@@ -14,7 +14,7 @@ from torch import Tensor
 from elmo_plugin.checks import InputError, check_choice, check_count, check_flag, fail, is_whole
 from elmo_plugin.elmo.documents import documents_of, read_documents
 from elmo_plugin.elmo.frozen import weights_digest
-from elmo_plugin.elmo.layers import BiLMLayers, from_snapshot
+from elmo_plugin.elmo.layers import BiLMLayers, check_bilm, from_snapshot
 from elmo_plugin.elmo.scores import BASES, BY_DIRECTION, DIRECTIONS, SentenceScores, joined_scores
 from elmo_plugin.formats.find import PRETRAINED, find_bilm
 from elmo_plugin.formats.format import FoundBiLM
@@ -79,6 +79,7 @@ class LanguageModel(BiLMLayers):
         initial_state: str = "warm",
         precision: str | None = None,
     ) -> None:
+        check_bilm(bilm)
         if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS or len(words) != softmax.n_words:
             fail("words", f"{', '.join(SPECIAL_WORDS)}, .., {softmax.n_words} in total", words)
         super().__init__(bilm, initial_state=initial_state, precision=precision)

@@ -18,6 +18,7 @@ from elmo_plugin.checks import (
     check_count,
     check_flag,
     check_number,
+    fail,
     shown,
 )
 from elmo_plugin.elmo.export import exported_layers
@@ -61,6 +62,12 @@ def from_snapshot(method: F) -> F:
             return method(now, *args, **kwargs)
 
     return cast(F, of_snapshot)
+
+
+def check_bilm(bilm: Any) -> None:
+    """Require a `BiLM`."""
+    if not isinstance(bilm, BiLM):
+        fail("bilm", "a BiLM; from_pretrained, from_archive and from_files load one", bilm)
 
 
 class BiLMLayers(CarriesState):

@@ -120,13 +120,13 @@ def test_what_is_refused(folder: Path) -> None:
     """Parameters are checked when the transformer is fitted, as in scikit-learn."""
     with pytest.raises(InputError, match=r"^model: expected a path, found "):
         ElmoVectors(Elmo.from_archive(folder)).fit(TEXTS)
-    for layers in ("all", np.array([0, 1])):
-        with pytest.raises(InputError, match="layer: expected one that has a single vector"):
+    for layers in ("all", np.array([0, 1]), 9):
+        with pytest.raises(InputError, match=r"^layer: expected (one that has a single vec|mix, )"):
             ElmoVectors(folder, layers).fit(TEXTS)
     with pytest.raises(NotFittedError):
         ElmoVectors(folder).transform(TEXTS)
     with pytest.raises(ValueError, match=r"sentence 1: expected a sentence or a list .*, found 3"):
         ElmoVectors(folder).fit_transform(["A", 3])
-    for texts in ("A cat", pd.DataFrame({"one": TEXTS, "two": TEXTS})):
+    for texts in ("A cat", two := pd.DataFrame({"one": TEXTS, "two": TEXTS}), two.to_numpy()):
         with pytest.raises(InputError, match="X: expected a list of texts or one column"):
             ElmoVectors(folder).fit(TEXTS).transform(texts)

@@ -120,6 +120,8 @@ def test_what_is_refused(elmo):
             elmo(ids.to(dtype))
     with pytest.raises(InputError, match=r"bilm: expected a BiLM; from_pretrained.*found 'small'"):
         Elmo("small")
+    with pytest.raises(InputError, match=r"^bilm: expected a BiLM; .*found LanguageModel"):
+        LanguageModel(model := LanguageModel.from_pretrained("tiny"), model.softmax, model.words)
     # A replica has no parameters, so that a biLM that is fine-tuned would look frozen.
     with pytest.raises(RuntimeError, match=r"DistributedDataParallel, found .*DataParallel"):
         elmo._replicate_for_data_parallel()(ids)
