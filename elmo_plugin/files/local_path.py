@@ -31,6 +31,6 @@ def local_path(path: str | os.PathLike, expected: str = "a file or a folder") ->
             return str(cached_path(name, cache_dir=CACHE))
     except (InputError, DiskFullError):
         raise
-    except (OSError, ValueError) as error:  # no such address, unknown host, or no answer
+    except Exception as error:  # each kind of address has errors of its own
         reason = " ".join(str(error).split())  # the hub's has several lines
         raise FileNotFoundError(f"{missing} ({reason})") from error

@@ -77,6 +77,7 @@ FORMS: dict[str, str | tuple[type[Exception], str]] = {
     "{url}/bilm-tf.zip": "mine",
     "{url}/text.txt": (InputError, rf"http://\S*/text.txt: \S*: {FORM} another kind of file"),
     "{url}/gone.zip": (FileNotFoundError, r"http://\S*/gone.zip: .* found no such file \(.*\)"),
+    "s3://!/x": (FileNotFoundError, r"s3://!/x: .* found no such file \(Parameter validation"),
     "~/bilm-tf": "mine",
     "bilm-tf": "mine",
     "./bilm-tf.zip": "mine",
