@@ -92,6 +92,6 @@ def _refuse_constant(name: str) -> None:
 def read_text(file: Path, kind: str) -> str:
     """The text of a file. Raises an `InputError` that names it, and its `kind`, a noun phrase."""
     try:
-        return read_small_file(file, MOST_BYTES[file.suffix], kind).decode("utf-8")
+        return read_small_file(file, MOST_BYTES[file.suffix], kind).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: expected UTF-8, found {error}") from error

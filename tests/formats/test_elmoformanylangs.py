@@ -61,7 +61,7 @@ def write_model(folder: Path, seed: int = 0, **changes: Any) -> Path:
         numbered = list(enumerate(entries))
         Random(seed).shuffle(numbered)
         text = "".join(f"{entry}\t{number}\n" for number, entry in numbered)
-        (folder / name).write_text(text, "utf-8", newline="\n")
+        (folder / name).write_text(text, ("utf-8", "utf-8-sig")[seed % 2], newline="\n")
     cnn, lstm = config["token_embedder"], config["encoder"]
     n_filters, p, d = sum(n for _, n in cnn["filters"]), lstm["projection_dim"], lstm["dim"]
     shapes: dict[str, tuple[int, ...]] = {
