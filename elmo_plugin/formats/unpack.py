@@ -114,7 +114,8 @@ def _zip_members(path: Path) -> Iterator[_Member]:
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             content = None if member.is_dir() else partial(archive.open, member)
-            yield member.filename, member.file_size, content
+            # Old PowerShell separates folders by backslashes.
+            yield member.filename.replace("\\", "/"), member.file_size, content
 
 
 def _unpack(
