@@ -22,7 +22,8 @@ if None in found:
     sys.exit(f"{fasta}: expected >NAME and letters, found {records[found.index(None)][:60]!r}")
 if dropped := [match[1] for match in found if "-" in match[2] or match[3]]:
     print(f"dropped - and a last * of {len(dropped)} proteins, as of {dropped[0]}", file=sys.stderr)
-elmo = Elmo.from_archive(model, cache_dir=f"{files[0]}.cache")  # from which a stopped run resumes
+# A stopped run resumes from the cache.
+elmo = Elmo.from_archive(model, cache_dir=f"{files[0]}.cache", cache_size_gb=1e9)
 proteins = [list(re.sub(r"[\s-]", "", match[2]).upper()) for match in found]
 with h5py.File(files[0], "w") as residues, h5py.File(files[1], "w") as means:
     for number, (match, vectors) in enumerate(zip(found, elmo.stream(proteins, "average"))):
