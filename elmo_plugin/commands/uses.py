@@ -1,6 +1,7 @@
 """The command `uses`: the vectors of chosen words in a text."""
 
 import argparse
+from pathlib import Path
 
 from elmo_plugin.checks import check_count, check_path, fail
 from elmo_plugin.commands.arguments import (
@@ -62,6 +63,9 @@ def run(args: argparse.Namespace) -> None:
     if (args.controls, args.compared_with) != (None, None):
         args.controls = check_count("--controls", args.controls)
         check_path("--compared-with", args.compared_with)
+        for name, path in (("text", text), ("words", args.words)):
+            if Path(path).is_fifo():
+                fail(name, "a file, because --controls reads it twice", path)
         texts = text, readable(args.compared_with)
         with collected(Advice()):  # the text is read again
             controls = control_words(*texts, args.words, args.controls, args.seed, args.raw)

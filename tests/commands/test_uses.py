@@ -1,5 +1,6 @@
 """The command `uses`; tests/corpora/test_uses.py compares what it writes with an oracle."""
 
+import os
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -104,13 +105,14 @@ def test_controls(folder: Path, bilm_archive: str) -> None:
         (["--layer", "3"], r"^--layer: expected top, average or .* found '3'$"),
         (["--controls", 2], "^--compared-with: expected a path, found null$"),
         (["--compared-with", "x"], "^--controls: expected a whole number from 1 .*, found null$"),
-        (["--compared-with", "x", "--controls", 0], "^--controls: expected a whole number from 1"),
+        (["--compared-with", "text", "--controls", 1], "^words: expected a file, because --contr"),
     ],
 )
 def test_bad_arguments(folder: Path, bilm_archive: str, arguments: list, message: str) -> None:
     """By definition: the error names the argument, and nothing is written. Numbers of another kind
     are in tests/corpora/test_uses.py."""
-    paths = (folder / name for name in ("text", "words", "out"))
+    os.mkfifo(folder / "pipe")
+    paths = (folder / name for name in ("text", "pipe", "out"))
     with pytest.raises(InputError, match=message):
         uses(*paths, *arguments, "--archive-file", bilm_archive)
     assert not (folder / "out").exists()
