@@ -296,7 +296,10 @@ def read_uses(path: str | os.PathLike) -> Any:
 
 
 def _frame(uses: list[Any], vectors: Iterable[np.ndarray], vectors_are_from: dict[str, Any]) -> Any:
-    frame = needed("pandas").DataFrame(uses, columns=[*COLUMNS][:-1])
-    frame[VECTOR] = list(vectors)
+    pandas = needed("pandas")
+    frame = pandas.DataFrame(uses, columns=[*COLUMNS][:-1])
+    if not uses:  # pandas does not know the types
+        frame = frame.astype({x: str if COLUMNS[x].kind == "O" else COLUMNS[x] for x in frame})
+    frame[VECTOR] = pandas.Series(list(vectors), dtype=object)
     frame.attrs = vectors_are_from
     return frame
