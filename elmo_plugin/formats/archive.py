@@ -69,8 +69,8 @@ def read_archive(folder: Path, with_softmax: bool, part: str | None = None) -> F
     block `model`, the vocabulary and the weights are read, and nothing that the archive names is
     imported or constructed. Of the block `model`, only the sizes of the biLM are checked here.
 
-    `part`: in the archive of a task model, the name of the module that has the biLM; required if
-    there are several.
+    `part`: in the archive of a task model, the name of the module that has the biLM, its last part,
+    or the key of the embedder in `token_embedders`; required if there are several.
 
     Raises an `InputError` if the archive is damaged or contains no biLM.
     """
@@ -187,7 +187,7 @@ def _prefixes(state: State) -> dict[str, str]:
 
 
 def _choose(names: list[str], state: State, kind: str, embedder: str | None) -> str:
-    """The name of the biLM that is the only one or that of the `embedder`."""
+    """The name of the biLM that is the only one or, by this or by its ending, the `embedder`."""
     if not names:
         if any(name.endswith(CHARACTERS) for name in state):
             kind += (
@@ -197,13 +197,15 @@ def _choose(names: list[str], state: State, kind: str, embedder: str | None) -> 
         raise InputError(
             f'expected a model of type bilm, or one with a token embedder "elmo", found {kind}'
         )
-    name = names[0] if embedder is None and len(names) == 1 else embedder
-    if name not in names:
+    endings = f".{embedder}", f".token_embedder_{embedder}"
+    found = [x for x in names if embedder in (None, x)]
+    found = found or [x for x in names if f".{x}".endswith(endings)]
+    if len(found) != 1:
         listed = ", ".join(names)
         raise InputError(
-            f"expected the name of one of its biLMs after #, {listed}, found {name or 'none'}"
+            f"expected the name of one of its biLMs after #, {listed}, found {embedder or 'none'}"
         )
-    return name
+    return found[0]
 
 
 def _block(parameters: dict[str, Any], name: str, is_only: bool) -> dict[str, Any] | None:

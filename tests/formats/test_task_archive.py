@@ -113,15 +113,16 @@ def test_other_mixes_are_asked_for(bilm_archive: str, tmp_path: Path, caplog: An
 
 def test_two_biLMs_of_the_same_sizes(tmp_path: Path) -> None:
     """They differ in a clip, which no weight shows. The config says which options are whose, and a
-    module with two names is one. The expected options are those in the files."""
+    module with two names is one. A name may be the end of that of a module, or the key of its
+    embedder. The expected options are those in the files."""
     for name, clip in (("a", 3.0), ("b", 0.01)):
         files = write_bilm_files(tmp_path / name, seed=len(name))
         rewrite(Path(files.weight_file), lambda _: None)  # without the options of its biLM
         set_size(Path(files.options_file), "cell_clip", clip)
     embedders = {name: {"archive_file": str(tmp_path / name)} for name in "ab"}
     model = write_task(tmp_path / "task", **embedders)
-    for name in "ab":
-        part = f"_text_field_embedder.token_embedder_{name}"
+    for part in ("_text_field_embedder.token_embedder_a", "token_embedder_b", "a", "b"):
+        name = part[-1]
         found = Elmo.from_archive(f"{tmp_path}/task.tar.gz#{part}")
         assert found.bilm.options == read_options(tmp_path / name / "options.json")
         assert numpy.array_equal(found.embed(SENTENCE), elmo_in(model, name).embed(SENTENCE))
