@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from elmo_plugin.adapters import check_has_one_vector, load_model, missing
-from elmo_plugin.checks import fail, shown
+from elmo_plugin.checks import check_flag, fail, shown
 from elmo_plugin.elmo.elmo import check_layer
 from elmo_plugin.text.forms import is_table, named_rows, tokens_of
 
@@ -64,6 +64,7 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> ElmoVectors:
         """Load the biLM, which is not trained. Later, only `raw` may be set without a new fit."""
+        check_flag("raw", self.raw)
         check_has_one_vector(self.layer)
         self._loaded_with = self.get_params(deep=False)
         self._loaded_with.pop("raw")  # the model does not depend on it

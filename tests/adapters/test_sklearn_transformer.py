@@ -70,7 +70,8 @@ def test_settings(folder: Path) -> None:
     assert not np.allclose(ElmoVectors(folder, "top").fit_transform(texts), expected, atol=1e-5)
     precise = clone(made).set_params(precision="bf16").fit(texts)
     assert precise.elmo_.bilm.permitted_precision == "bf16"
-    for name, value in (("device", "cuda:99"), ("precision", "fp8"), ("initial_state", "carry")):
+    wrong = {"device": "cuda:99", "precision": "fp8", "initial_state": "carry", "raw": "no"}
+    for name, value in wrong.items():
         with pytest.raises(InputError, match=f"^{name}: expected .*, found '{value}'"):
             ElmoVectors(folder, **{name: value}).fit(texts)
 
