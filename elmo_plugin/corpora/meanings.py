@@ -1,6 +1,7 @@
 """
 Compares the uses of words, as `Elmo.uses` and `read_uses` give them, and measures how much a word's
-meaning changes between two texts. Vectors are an array of shape `(n, 2P)`, one for each use.
+meaning changes between two texts. Vectors are an array of shape `(n, 2P)`, one for each use, or a
+list or a column of them.
 
 APD and PRT are those of Kutuzov and Giulianelli (2020, https://arxiv.org/abs/2005.00050). The
 clusters and their JSD are those of Giulianelli et al. (2020, https://arxiv.org/abs/2004.14118). The
@@ -30,17 +31,23 @@ def vectors_of(uses: Any) -> np.ndarray:
     missing, or their sizes differ.
     """
     _check_columns("uses", uses, VECTOR)
-    if not len(uses):
-        fail("uses", "at least one", "none")
-    shapes = {np.shape(vector) for vector in uses[VECTOR]}  # of a missing one ()
+    return _array("uses", uses[VECTOR])
+
+
+def _array(name: str, vectors: Any) -> np.ndarray:
+    """The vectors in an array, a list or a column of a DataFrame, shape `(n, size)`, float64."""
+    if not len(vectors):
+        fail(name, "at least one", "none")
+    shapes = {np.shape(vector) for vector in vectors}  # of a missing one ()
     if [*map(len, shapes)] != [1]:
-        fail("uses", "vectors of one size", sorted(shapes))
-    return np.stack(uses[VECTOR]).astype(np.float64)
+        fail(name, "vectors of one size", sorted(shapes))
+    return np.stack([*vectors]).astype(np.float64)
 
 
 def average_pairwise_distance(first: np.ndarray, second: np.ndarray) -> float:
     """The mean cosine distance between a use of the first text and one of the second (APD)."""
-    return float(_apd(_unit(first).mean(axis=0), _unit(second).mean(axis=0)))
+    one, other = _array("first", first), _array("second", second)
+    return float(_apd(_unit(one).mean(axis=0), _unit(other).mean(axis=0)))
 
 
 def prototype_distance(first: np.ndarray, second: np.ndarray) -> float:
@@ -48,7 +55,8 @@ def prototype_distance(first: np.ndarray, second: np.ndarray) -> float:
     The inverse of the cosine of the two mean vectors (PRT); at least 1 if it is positive, and
     infinite if the cosine is 0.
     """
-    return _inverse(_negative_cosine(first.mean(axis=0), second.mean(axis=0)))
+    one, other = _array("first", first), _array("second", second)
+    return _inverse(_negative_cosine(one.mean(axis=0), other.mean(axis=0)))
 
 
 def jensen_shannon_divergence(first: Iterable[Any], second: Iterable[Any]) -> float:
@@ -70,7 +78,8 @@ def clusters(vectors: np.ndarray, n_clusters: int | None = None, seed: int = 0) 
     most as many as different vectors. Needs scikit-learn.
     """
     seed = check_count("seed", seed, least=0)
-    scaled = needed("sklearn.preprocessing").StandardScaler().fit_transform(vectors)
+    scaler = needed("sklearn.preprocessing").StandardScaler()
+    scaled = scaler.fit_transform(_array("vectors", vectors))
 
     def labels(n: int) -> np.ndarray:
         return needed("sklearn.cluster").KMeans(n, n_init=10, random_state=seed).fit_predict(scaled)
@@ -156,7 +165,8 @@ def changes(
     if measures is None:
         has_clusters = labels is not None or n_clusters is not None
         measures = _MEASURES if has_clusters else ("apd", "prt")
-    names = list(dict.fromkeys([measures] if isinstance(measures, str) else measures))
+    is_one = isinstance(measures, str) or not isinstance(measures, Iterable)
+    names: list[Any] = list(dict.fromkeys([measures] if is_one else measures))
     for name in names:
         check_choice("measures", name, _MEASURES)
     seed = check_count("seed", seed, least=0)
@@ -291,10 +301,10 @@ def nearest(uses: Any, vector: np.ndarray, k: int = 5) -> Any:
     """
     k = check_count("k", k)
     _check_columns("uses", uses, "text", "position")
-    vectors, vector = vectors_of(uses), np.asarray(vector, np.float64)
-    if vector.shape != vectors.shape[1:]:
-        fail("vector", f"the shape {vectors.shape[1:]} of a use's vector", vector.shape)
-    compared = uses.assign(cosine=_unit(vectors) @ _unit(vector))
+    vectors, shape = vectors_of(uses), np.shape(vector)  # of a word ()
+    if shape != vectors.shape[1:]:
+        fail("vector", f"the shape {vectors.shape[1:]} of a use's vector", shape)
+    compared = uses.assign(cosine=_unit(vectors) @ _unit(np.asarray(vector, np.float64)))
     # A phrase may begin at the place of a listed word.
     names = ["text", "position", *compared.columns.intersection(["token"])]
     return compared.drop_duplicates(names).nlargest(k, "cosine")

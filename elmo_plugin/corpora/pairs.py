@@ -71,7 +71,7 @@ def pair_scores(
     the sentences differ, and only in words outside the vocabulary. `raw`: see
     `LanguageModel.score`.
     """
-    check_state(model)
+    check_state(model, LanguageModel)
     rows: list[dict[str, Any]] = []
     pairs = chain.from_iterable(map(read_pairs, paths_of(files)))
     with tqdm(unit=" pairs") as progress:

@@ -65,9 +65,14 @@ def embed_spans(
     return vectors
 
 
-def check_state(elmo: Any) -> None:
-    """Raise an `InputError` if a sentence depends on those before it, which are no text."""
-    if elmo.initial_state == "carry":
+def check_state(model: Any, kind: Any = object) -> None:
+    """
+    Raise an `InputError` if a model is not of this class, or if its `initial_state` lets a sentence
+    depend on those before it, which are no text.
+    """
+    if not isinstance(model, kind):
+        fail("model", f"a {kind.__name__}", model)
+    if model.initial_state == "carry":
         fail("initial_state", "zero or warm, because these sentences are no text", "carry")
 
 

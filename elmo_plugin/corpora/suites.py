@@ -141,7 +141,7 @@ def suite_scores(
         As `read_suite`, if two suites have the same name, and if `initial_state` is `"carry"`.
     """
     check_flag("raw", raw)
-    check_state(model)
+    check_state(model, LanguageModel)
     suites: dict[str, Suite] = {}
     for file in paths_of(files):
         suite = read_suite(file)

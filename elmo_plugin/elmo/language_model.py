@@ -80,6 +80,8 @@ class LanguageModel(BiLMLayers):
         precision: str | None = None,
     ) -> None:
         check_bilm(bilm)
+        if not isinstance(softmax, SampledSoftmax):
+            fail("softmax", "a SampledSoftmax", softmax)
         if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS or len(words) != softmax.n_words:
             fail("words", f"{', '.join(SPECIAL_WORDS)}, .., {softmax.n_words} in total", words)
         super().__init__(bilm, initial_state=initial_state, precision=precision)

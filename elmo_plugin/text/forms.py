@@ -213,8 +213,12 @@ def paths_of(files: Any) -> list[Path]:
 
 
 def records_of(rows: Any) -> list[dict[str, Any]]:
-    """The rows of a table as dictionaries, which may be a DataFrame of pandas."""
-    return list(rows.to_dict("records") if is_table(rows) else rows)
+    """The rows of a table as dictionaries. The table may be one of those of `is_table`."""
+    if not is_table(rows):
+        return list(rows)
+    names = list(getattr(rows, "column_names", None) or rows.columns)
+    columns = ([value for _, value in named_rows(rows[name])] for name in names)
+    return [dict(zip(names, row)) for row in zip(*columns)]
 
 
 def check_is_list(value: Any, expected: str) -> None:

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 
-from elmo_plugin import LanguageModel, TextWarning
+from elmo_plugin import Elmo, LanguageModel, TextWarning
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora import suite_accuracies, suite_scores
 from elmo_plugin.corpora.formulas import parse_formula
@@ -139,7 +140,8 @@ def test_accuracies(model: LanguageModel, tmp_path: Path) -> None:
     assert [row["correct"] for row in rows] == [True] * 2 + [False] * 4 + [True] * 2 + [False] * 2
     assert [row["formula_2"] for row in rows] == [True] * 6 + [None] * 4
     assert rows[0]["region_2"] == pytest.approx(scores[0], abs=1e-5)
-    table = pandas.DataFrame(suite_accuracies(pandas.DataFrame(rows))).set_index(["level", "name"])
+    found = suite_accuracies(pyarrow.Table.from_pylist(rows))
+    table = pandas.DataFrame(found).set_index(["level", "name"])
     assert table["items"].tolist() == [3, 1, 1, 5]
     assert table["accuracy"].tolist() == [33.33, 100, 0, 44.44]
     assert table["formula_1"].tolist() == [33.33, 100, 0, 44.44]
@@ -215,6 +217,8 @@ def test_no_state_is_carried(compute: Callable[..., Any], bilm_archive: str) -> 
     model = LanguageModel.from_archive(bilm_archive, initial_state="carry")
     with pytest.raises(InputError, match=r"^initial_state: expected zero or warm, .*carry"):
         compute(model, Path("missing"))
+    with pytest.raises(InputError, match=r"^model: expected a LanguageModel, found Elmo"):
+        compute(Elmo(model.bilm), Path("missing"))
 
 
 def test_wrong_files(model: LanguageModel, tmp_path: Path) -> None:

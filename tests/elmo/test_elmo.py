@@ -122,6 +122,8 @@ def test_what_is_refused(elmo):
         Elmo("small")
     with pytest.raises(InputError, match=r"^bilm: expected a BiLM; .*found LanguageModel"):
         LanguageModel(model := LanguageModel.from_pretrained("tiny"), model.softmax, model.words)
+    with pytest.raises(InputError, match=r"^softmax: expected a SampledSoftmax, found null$"):
+        LanguageModel(model.bilm, None, model.words)
     # A replica has no parameters, so that a biLM that is fine-tuned would look frozen.
     with pytest.raises(RuntimeError, match=r"DistributedDataParallel, found .*DataParallel"):
         elmo._replicate_for_data_parallel()(ids)
