@@ -77,7 +77,7 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
         """
         The vectors of N texts, shape `(N, 2P)`, zeros for a text without tokens. `X`: a list,
         an array, a column of a DataFrame, or a DataFrame with one column, of strings with
-        whitespace between tokens or of lists of tokens.
+        whitespace between tokens or of lists of tokens. Several columns are an error.
         """
         check_is_fitted(self)
         for name, value in self._loaded_with.items():

@@ -157,8 +157,7 @@ def test_a_shard_without_uses(folder: Path) -> None:
     are of the types of the others'."""
     (folder / "text").write_text("a dog\n")
     for k in "12":
-        paths = (folder / name for name in ("text", "words", k))
-        uses(*paths, "--pretrained", "tiny", "--shard", f"{k}/2")
+        uses(*map(folder.joinpath, ("text", "words", k)), "--pretrained=tiny", f"--shard={k}/2")
     one, none = (read_uses(folder / k) for k in "12")
     assert none.shape == (0, 10) and none.dtypes.equals(one.dtypes)
 

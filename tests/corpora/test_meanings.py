@@ -348,7 +348,7 @@ def test_picture(two: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     [
         (lambda a, b: changes(a.drop(columns="word"), b), "first: expected .* columns word, found"),
         (lambda a, b: changes("text", b), "first: expected a DataFrame with .*, found 'text'"),
-        (lambda a, b: changes(a, b, labels="x"), "first: expected .* the columns x, found"),
+        (lambda a, b: changes(a.assign(x=1), b, labels="x"), "second: .* the columns x, found"),
         (lambda a, b: changes(a, b, labels="text", n_clusters=2), "n_clusters: expected none"),
         (lambda a, b: changes(a, b, measures=["apd", "cos"]), "measures: expected one of .* 'cos'"),
         (lambda a, b: changes(a, b, measures=5), "measures: expected one of .*, found 5"),

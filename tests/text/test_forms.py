@@ -204,11 +204,13 @@ def lists_of_tokens() -> Iterator[Any]:
 
 
 def test_items_that_are_lists(calls: dict) -> None:
-    """By definition: a list of tokens in a row of any type is a sentence."""
+    """By definition: a list of tokens in a row of any type is a sentence. To scikit-learn, an array
+    of two dimensions is a table."""
     for name in CALLS:
         expected = calls[name]([["the", "dog"], ["ran", "."]])
         for given in lists_of_tokens():
-            assert_equal(calls[name](given), expected)
+            if name != "ElmoVectors" or getattr(given, "ndim", 1) == 1:
+                assert_equal(calls[name](given), expected)
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), pandas.NA, pandas.NaT])
