@@ -192,7 +192,7 @@ class LazyLoader(SimpleDataLoader):
     "validation, interval",
     [(None, 1), (SimpleDataLoader, 1), (LazyLoader, 1), (SimpleDataLoader, 2)],
 )
-def test_shuffled_by_pythons_generator(validation, interval, tmp_path, monkeypatch):
+def test_shuffled_by_pythons_generator(validation, interval, tmp_path, monkeypatch, pytestconfig):
     """AllenNLP's own loader draws its order from a global generator, also in the batches that the
     trainer discards, those of validation among them, which not every epoch has. The model here uses
     the other generators."""
@@ -209,7 +209,7 @@ def test_shuffled_by_pythons_generator(validation, interval, tmp_path, monkeypat
         }
 
     expected = _result(tmp_path / "whole", **options())
-    for after in itertools.count(step=3):
+    for after in itertools.count(step=3 if pytestconfig.getoption("--long") else 10):
         folder = tmp_path / str(after)
         if _train_and_kill(monkeypatch, folder, after, **options()):
             break
