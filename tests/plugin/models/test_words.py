@@ -114,23 +114,24 @@ def test_train_export_and_use(tied, tmp_path):
             log_p.append(model.softmax.log_probabilities(hidden, targets))
     assert all(torch.equal(x, log_p[0]) for x in log_p)
     (files / "vocabulary.txt").unlink()
-    again = Elmo.from_archive(files).embed(sentences, layer="all")
-    np.testing.assert_array_equal(again[0], expected[0])
+    np.testing.assert_array_equal(Elmo.from_archive(files).embed(sentences, "all")[0], expected[0])
 
 
-def test_pretrained_file_with_other_words(tmp_path):
-    """By hand: the rows of words that both have are copied, and "zebra" keeps its initial value."""
+@pytest.mark.parametrize("name", ["", "weights.hdf5"])
+def test_pretrained_file_with_other_words(name, tmp_path):
+    """By hand: the rows of words that both have are copied, and "zebra" keeps its initial value.
+    The weights alone have the words of the table, and none of the softmax."""
     source = words_model(False).float()
     write_model_files(tmp_path / "source", source.bilm, softmax=source.softmax, words=WORDS)
     words = [*WORDS[:3], "zebra", *WORDS[:2:-1]]
-    vocab = BiLMVocabulary.from_words(words)
     block = {"type": "bilm", "lstm": LSTM, "words": {"dim": SIZE}, "n_negative_samples": None}
-    block["pretrained_file"] = str(tmp_path / "source")
-    model = Model.from_params(Params(block), vocab=vocab)
+    block["pretrained_file"] = str(tmp_path / "source" / name)
+    model = Model.from_params(Params(block), vocab=BiLMVocabulary.from_words(words))
     table, old = model.bilm.token_encoder, source.bilm.token_encoder
+    parts = [(table.embedding, old.embedding), (model.softmax, source.softmax)]
     assert table.words.words() == words
     for k, word in enumerate(words):
-        for new, other in ((table.embedding, old.embedding), (model.softmax, source.softmax)):
+        for new, other in parts[: 1 if name else 2]:
             rows = [(other.weight == new.weight[k]).all(dim=1).nonzero()[:, 0].tolist()]
             assert rows == [[WORDS.index(word)] if word in WORDS else []]
     for name, tensor in source.bilm.bilstm.state_dict().items():
