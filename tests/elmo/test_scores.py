@@ -77,15 +77,15 @@ def test_regions_of_rows() -> None:
         ends = pandas.Series([5, missing, 7], texts.index, dtype=object)
         for columns in ((starts, ends), (starts.astype("Int64"), ends.astype("Int64"))):
             np.testing.assert_allclose(regions((x for x in scores), *columns), expected)
-    with pytest.raises(InputError, match=r"^scores: row 10: expected what LanguageModel\.score re"):
-        regions(texts, [2, 3, 3], [5, 6, 7])
-    for starts, ends, message in (
-        (pandas.Series([2, 3, 3], texts.index), [5, np.nan, 7], r"row 20: .* found \(3, nan\)$"),
-        ([2, 3, 3], [5, 6, 9], r"sentence 2: region: .*end <= 8, found \(3, 9\)"),
-        ([2, 3, 3], [5, 6], "end: expected 3 numbers, one for each sentence, found 2"),
+    for given, starts, ends, message in (
+        (texts, [2, 3, 3], [5, 6, 7], r"scores: row 10: expected what LanguageModel\.score returns"),
+        (scores, pandas.Series([2, 3, 3], texts.index), [5, np.nan, 7], r"row 20: .* \(3, nan\)$"),
+        (scores, [2, 3, 3], [5, 6, 9], r"sentence 2: region: .*end <= 8, found \(3, 9\)"),
+        (scores, [2, 3, 3], [5, 6], "end: expected 3 numbers, one for each sentence, found 2"),
     ):
         with pytest.raises(InputError, match=f"^{message}"):
-            regions(scores, starts, ends)
+            regions(given, starts, ends)
+    assert regions([], [], []).shape == (0,)
 
 
 SPILLED = "The old dog isn't here, is it? He left. \u2014 So?"
