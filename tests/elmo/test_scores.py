@@ -78,7 +78,7 @@ def test_regions_of_rows() -> None:
         for columns in ((starts, ends), (starts.astype("Int64"), ends.astype("Int64"))):
             np.testing.assert_allclose(regions((x for x in scores), *columns), expected)
     for given, starts, ends, message in (
-        (texts, [2, 3, 3], [5, 6, 7], r"scores: row 10: expected what LanguageModel\.score returns"),
+        (texts, [2, 3, 3], [5, 6, 7], r"scores: row 10: expected what LanguageModel\.score re"),
         (scores, pandas.Series([2, 3, 3], texts.index), [5, np.nan, 7], r"row 20: .* \(3, nan\)$"),
         (scores, [2, 3, 3], [5, 6, 9], r"sentence 2: region: .*end <= 8, found \(3, 9\)"),
         (scores, [2, 3, 3], [5, 6], "end: expected 3 numbers, one for each sentence, found 2"),
