@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, NamedTuple
@@ -118,10 +119,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--long"):
-        for item in items:
-            if "long" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="long: make test-all runs it"))
+    if config.getoption("--long"):
+        return
+    left_out = [item for item in items if "long" in item.keywords]
+    of_tests = groupby(items, key=lambda item: item.nodeid.partition("[")[0])
+    for name, cases in ((name, [*cases]) for name, cases in of_tests):
+        if sampled := cases[0].get_closest_marker("sampled"):
+            random = Random(f"{config.getoption('--fuzz-seed')} {name}")
+            left_out += random.sample(cases, max(len(cases) - sampled.args[0], 0))
+    for item in left_out:
+        item.add_marker(pytest.mark.skip(reason="make test-all runs it"))
 
 
 @pytest.fixture

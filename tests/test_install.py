@@ -220,6 +220,7 @@ def test_allennlp_finds_the_plugin_in_the_repository() -> None:
     assert found == registered()
 
 
+@pytest.mark.long
 def test_a_child_forked_after_the_import_may_use_threads() -> None:
     """OpenMP cannot use threads in a child if its parent has used them, so importing the plugin,
     which registers its models, uses none; AllenNLP's data loader forks its workers."""

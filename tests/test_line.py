@@ -9,7 +9,7 @@ import pytest
 
 from elmo_plugin import Elmo
 from elmo_plugin.checks import InputError
-from tests.conftest import python, without, write_file
+from tests.conftest import python, without
 
 ABSENT = ["allennlp", "allennlp_models", "cached_path", "jsonnet", "_jsonnet", "matplotlib", "nltk"]
 ABSENT += ["nupunkt", "overrides", "spacy", "transformers", "zstandard"]
@@ -46,12 +46,3 @@ def test_an_address_without_cached_path(monkeypatch):
     monkeypatch.setitem(sys.modules, "cached_path", None)
     with pytest.raises(InputError, match="pip install cached-path"):
         Elmo.from_archive("https://a.b/c.tar.gz")
-
-
-def test_the_plugins_file_in_the_home_folder(tmp_path):
-    """In a folder without one, `allennlp` has the plugin's commands. tests/test_install.py has the
-    file of the repository and the import of the plugin alone, tests/test_imports.py the import
-    after AllenNLP, and tests/allennlp_today/test_include_package.py `--include-package`."""
-    write_file(tmp_path / "home" / ".allennlp" / "plugins", "elmo_plugin\n")
-    command = ["-m", "allennlp", "bilm-encode", "--help"]
-    assert "usage" in python(*command, folder=tmp_path, HOME=str(tmp_path / "home")).stdout

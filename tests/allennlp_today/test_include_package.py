@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
 from allennlp.common.util import import_module_and_submodules
 
 import allennlp_today  # noqa: F401
@@ -40,6 +41,7 @@ print(json.dumps([len(names), [n for n in sys.modules if n.partition(".")[0] in 
 """
 
 
+@pytest.mark.long
 def test_the_call_that_imports_the_patch(tmp_path: Path) -> None:
     """By definition. The current folder has a script whose name is that of a sub-package, and a
     clone in a folder whose name is that of another. With AllenNLP's own function the first ends the

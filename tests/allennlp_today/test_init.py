@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.conftest import python
 
 WHERE = """
@@ -18,6 +20,7 @@ print(json.dumps([f.__code__.co_filename for f in functions] + [archival.tarfile
 """
 
 
+@pytest.mark.long
 def test_the_variable() -> None:
     """With 0, these functions are in AllenNLP's files, and Python's `tarfile` opens archives. The
     tests of the faster ones, such as test_lstm_encoder.py, show that they are used without it."""

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from tests.conftest import python
 
 SENTENCES = '{"validation_data_loader": {"type": "multiprocess", "batch_size": 8}}'
@@ -27,6 +29,7 @@ def test_evaluate_prints_its_metrics(bilm_archive, tmp_path):
     assert len([line for line in run.stderr.splitlines() if "it/s" not in line]) <= 10
 
 
+@pytest.mark.long
 def test_importing_the_package_hides_only_what_others_deprecated():
     """Expected, with a PyTorch that warns as 2.14 does: nothing at import, and the user's own call
     still warns."""

@@ -159,6 +159,7 @@ def test_other_control_words() -> None:
     resumed("uses", *controls)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("package", ["nltk", "nupunkt"])
 @pytest.mark.parametrize("option", ["--raw", "--running-text"])
 @each_command
@@ -204,6 +205,7 @@ def numbers(command: str, *options: str) -> dict[tuple, np.ndarray]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("option", ["--precision=fp32", "--running-text", "--most=2"])
 @each_command
 def test_shards_are_the_whole(command: str, option: str) -> None:

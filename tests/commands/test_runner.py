@@ -108,6 +108,7 @@ def test_help_without_allennlp(ends: list[tuple], command: str) -> None:
         assert WITHOUT in printed and printed.endswith("small, tiny")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal(tmp_path: Path, number: int, code: int) -> None:
     """The exit codes are those of shells, and nothing is left of the output."""

@@ -158,6 +158,7 @@ def test_other_files_are_no_table_of_scores(text: Path, tmp_path: Path) -> None:
     assert read_scores(tmp_path / "empty.csv").shape == (0, 2)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["table.csv", "table.tsv", "TABLE.CSV.gz", "table.tsv.xz"])
 @pytest.mark.parametrize("options", [(), ("--raw",), ("--shard", "2/2"), ("--format", "jsonl")])
 def test_the_sentences_of_a_table(tmp_path, capsys, name, options):

@@ -37,6 +37,7 @@ OUTPUTS: dict[str, Use] = {
 }
 
 
+@pytest.mark.sampled(17)
 @ends
 @pytest.mark.parametrize("place", ["/proc/x", "/proc/x/y", "/sys/x", "{tmp}/file/x", "{tmp}/dead"])
 @pytest.mark.parametrize("output", OUTPUTS)

@@ -118,6 +118,7 @@ def new(bilm_files: BiLMFiles, tmp_path: Path) -> New:
     return create
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("at", [1, 2, 5, None])
 @pytest.mark.parametrize("initial_state", ["warm", "carry"])
 @pytest.mark.parametrize("kind", WRITERS)
@@ -251,6 +252,7 @@ def test_a_part_that_is_damaged_before_it_is_joined(new: New) -> None:
     assert run() == expected and run.computed == [2, 3]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("capsys")  # in memory, as the limit is also that of pytest's file
 @pytest.mark.parametrize("missing_bytes", [None, 1])

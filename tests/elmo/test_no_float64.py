@@ -54,6 +54,7 @@ CALLS: dict[str, Callable[[LanguageModel], Any]] = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.usefixtures("lstm_path")
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("call", CALLS)

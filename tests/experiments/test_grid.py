@@ -169,6 +169,7 @@ def test_the_best_epoch_is_reported(tmp_path: Path) -> None:
     assert {f"validation_{k}": v for k, v in row["metrics"].items()} == expected
 
 
+@pytest.mark.long
 def test_a_killed_run_continues_with_the_same_numbers(tmp_path, monkeypatch):
     """It was killed after one of three epochs, or after the last. The oracle is a run that was not,
     of a tagger with dropout. The CPU time includes that of the epochs before, to which the test

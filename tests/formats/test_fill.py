@@ -149,6 +149,7 @@ CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("change", [*CHANGES, "missing", "a further layer"])
 def test_other_arrays(model: Path, name: str, change: str) -> None:
     """By definition: the error names the file or folder and the array. Unchanged, the arrays are
@@ -184,6 +185,7 @@ SIZES: list[tuple[str, Any]] = [
 ]
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("key, value", SIZES, ids=lambda value: str(value)[:30])
 def test_other_sizes(model, name, key, value, monkeypatch):
     """By definition: the error names the model before memory is taken: modules are built only
@@ -246,6 +248,7 @@ def test_damaged_texts(model: Path, name: str, fuzz: Fuzz) -> None:
     assert check_damaged(files, read, fuzz.cases(40), names=str(model))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", ["zip", "gztar"])
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_packed_folder(model: Path, kind: str, inside: bool, tmp_path: Path) -> None:

@@ -246,6 +246,7 @@ FEW = PLACES.keys() - {"find_bilm", "archive_file"}
 """Places that are tried with a few forms."""
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(
     "place, form",
     [(place, form) for place in PLACES for form in (FEW_FORMS if place in FEW else FORMS)],

@@ -2,7 +2,7 @@
 Random cases of the operators, compared with their equations. For the Triton kernels in Triton's
 interpreter they are a program, because the interpreter is chosen when a kernel is defined:
 
-    TRITON_INTERPRET=1 python -m tests.ops.operator_cases KERNEL DTYPE SEED NUMBER
+    TRITON_INTERPRET=1 python -m tests.ops.operator_cases KERNEL SEED NUMBER
 """
 
 import sys
@@ -275,9 +275,8 @@ CASES = {
 }
 
 
-def main(kernel: str, dtype_name: str, seed: str, number: str) -> None:
+def main(kernel: str, dtype: torch.dtype, seed: str, number: str) -> None:
     case, operators = CASES[kernel]
-    dtype = getattr(torch, dtype_name)
     with pytest.MonkeyPatch.context() as patch:
         as_on_a_gpu(patch)
         round_to_nearest(patch)
@@ -300,4 +299,5 @@ def main(kernel: str, dtype_name: str, seed: str, number: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for dtype in torch.float32, torch.bfloat16:
+        main(sys.argv[1], dtype, *sys.argv[2:])

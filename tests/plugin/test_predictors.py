@@ -163,6 +163,7 @@ def test_each_line_has_an_output(bilm_archive, tmp_path, monkeypatch, source, ba
     assert [json.loads(line)["tokens"] for line in out.read_text().splitlines()] == OUTPUTS
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", ["bilm", "elmo"])
 @pytest.mark.parametrize("source", ["file", "stdin"])
 @pytest.mark.parametrize(

@@ -134,6 +134,7 @@ def assert_equal(found: Any, expected: Any) -> None:
 CALLS = ("embed", "characters", "score", "perplexity", "substitutes", "warm_up", *ROWS_ONLY)
 
 
+@pytest.mark.sampled(57)
 @pytest.mark.parametrize("kind", [*COLUMNS, *EITHER, *LISTS])
 @pytest.mark.parametrize("name", CALLS)
 def test_every_call_of_every_type(calls: dict, name: str, kind: str) -> None:

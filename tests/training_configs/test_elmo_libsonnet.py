@@ -302,6 +302,7 @@ def test_patterns_still_match(task, name):
     assert any(re.search(x, name) for x in model["initializer"]["prevent_regexes"])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", ["input", "both"])
 @pytest.mark.parametrize("task", ["ner", "bcn", "coref", "bidaf"])
 def test_sizes_may_be_changed_after_the_conversion(task, place):

@@ -70,6 +70,7 @@ def run_through(tmp_path, monkeypatch) -> Callable[[Any], None]:
     return run
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     "name, place", SHORT + [pytest.param(*case, marks=pytest.mark.long) for case in LONG]
 )
@@ -94,6 +95,7 @@ def test_two_bilms(name, tmp_path, run_through):
     run_through(config)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_ENCODER])
 @pytest.mark.parametrize("place", ["output", pytest.param("both", marks=pytest.mark.long)])
 def test_the_output_is_elmo(name, place, bilm_archive):
@@ -194,6 +196,7 @@ def test_bcn_is_allennlps(place, bilm_files):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_INITIALIZER])
 def test_initializers_leave_the_bilm_as_it_is(name, bilm_archive):
     """Expected: the weights of the biLM's own archive, and 7 in every parameter of the task. By

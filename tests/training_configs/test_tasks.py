@@ -89,6 +89,7 @@ def configs():
         yield pytest.param(name, marks=pytest.mark.long)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("config", configs())
 def test_train_evaluate_predict(config, tmp_path, monkeypatch):
     """Expected: what was trained gives the same loss after it was moved, and predictions."""

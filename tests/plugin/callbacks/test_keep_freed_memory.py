@@ -31,6 +31,7 @@ print(before, kept_of_what_is_freed())
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
 def test_freed_memory_is_kept() -> None:
     """According to mallopt(3), a large block is unmapped when it is freed, and with the callback it

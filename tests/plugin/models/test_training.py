@@ -151,6 +151,7 @@ def test_it_learns(runs):
     assert (folder / "learning_curve.png").stat().st_size > 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "kind, kill_after", [("plain", 3), ("plain", 25), ("watched", 45), ("watched", 75)]
 )

@@ -35,6 +35,7 @@ def vocabulary_of(run: Path) -> Vocabulary:
     return Vocabulary.from_files(str(run / "vocabulary"))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("happens", ["nothing", "gone", "another", "another size"])
 @pytest.mark.parametrize("write", [write_bilm_files, write_bilm_archive])

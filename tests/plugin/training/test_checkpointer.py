@@ -117,9 +117,9 @@ def trained(whole: tuple[Path, Weights], tmp_path: Path) -> Path:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_killed_anywhere_and_recovered(variant, tmp_path, monkeypatch, pytestconfig):
     """A run is killed before each batch, between any two file operations of the trainer and the
-    checkpointer, and in the middle of each file, or, unless in `make test-all`, at every third of
-    these places; the last run was killed after all its files were written. Expected are the weights
-    and the metrics of a run that is not disturbed, except `training_loss`, the mean since the
+    checkpointer, and in the middle of each file, or in `make test` at every seventh of these
+    places; the last run was killed after all its files were written. Expected are the weights and
+    the metrics of a run that is not disturbed, except `training_loss`, the mean since the
     checkpoint. Callbacks are told the same epoch and number of batches. A finished run draws no
     batches."""
     drawn: list[None] = []
@@ -138,7 +138,7 @@ def test_killed_anywhere_and_recovered(variant, tmp_path, monkeypatch, pytestcon
 
     weights, expected = train(tmp_path / "whole")
     assert {"epoch", "validation_score", "training_loss", "best_epoch"} <= expected.keys()
-    for after in itertools.count(step=1 if pytestconfig.getoption("--long") else 3):
+    for after in itertools.count(step=1 if pytestconfig.getoption("--long") else 7):
         folder = tmp_path / str(after)
         is_finished = _train_and_kill(monkeypatch, folder, after, **options)
         found, metrics = train(folder)

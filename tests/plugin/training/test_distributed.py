@@ -86,7 +86,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory, forked: None) -> tuple[Path,
     [
         pytest.param({}, [25, 46], [Point(0, 21), Point(1, 21)], marks=pytest.mark.long),
         # The first process announces each save one batch ahead.
-        ({"save_every_num_batches": None, "save_every_num_seconds": 0}, [25], [Point(0, 24)]),
+        pytest.param(
+            {"save_every_num_batches": None, "save_every_num_seconds": 0},
+            [25],
+            [Point(0, 24)],
+            marks=pytest.mark.long,
+        ),
         # PyTorch arranges gradients in another order after the first batch.
         ({"save_every_num_batches": 1}, [2, 1], [Point(0, 1), Point(0, 1)]),
     ],

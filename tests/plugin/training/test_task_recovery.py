@@ -38,6 +38,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, params: dict[str, Any]) -> P
     return folder
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kill_after", [BATCHES, BATCHES + 3, 2 * BATCHES + 12])
 def test_a_killed_tagger_ends_with_the_same_numbers(whole, params, kill_after, tmp_path):
     """The expected weights and metrics are those of a run that was not killed: after the last batch
