@@ -81,7 +81,8 @@ class SQLiteCache:
                 database.execute("COMMIT")
         except FAULTS as error:
             self.is_writable = False
-            self._warn("cannot store more", error)
+            limit = f"{self.max_pages * PAGE_SIZE / 2**30:.3g} GiB"
+            self._warn(f"of at most {limit} cannot store more", error)
 
     def _warn(self, state: str, error: Exception) -> None:
         logger.warning(

@@ -167,7 +167,7 @@ def test_bounded(tmp_path, warnings):
     assert found(cache) == len(VALUES)
     assert found(cache, OTHERS) == 1
     [warning] = warnings()
-    assert f"{cache.file}: the cache cannot store more (database or disk is full)" in warning
+    assert f"{cache.file}: the cache of at most 0.000916 GiB cannot store more (data" in warning
 
 
 def test_a_full_disk(full, warnings):
