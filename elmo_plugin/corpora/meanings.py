@@ -28,7 +28,7 @@ ROUNDING = 1e-10
 def vectors_of(uses: Any) -> np.ndarray:
     """
     The vectors of the uses in a DataFrame, float64. Raises an `InputError` if it has none, one is
-    missing, or their sizes differ.
+    missing or has a NaN or infinite number, or their sizes differ.
     """
     _check_columns("uses", uses, VECTOR)
     return _array("uses", uses[VECTOR])
@@ -41,7 +41,10 @@ def _array(name: str, vectors: Any) -> np.ndarray:
     shapes = {np.shape(vector) for vector in vectors}  # of a missing one ()
     if [*map(len, shapes)] != [1]:
         fail(name, "vectors of one size", sorted(shapes))
-    return np.stack([*vectors]).astype(np.float64)
+    stacked = np.stack([*vectors]).astype(np.float64)
+    if len(others := stacked[~np.isfinite(stacked)]):
+        fail(name, "vectors of finite numbers", others.tolist())
+    return stacked
 
 
 def average_pairwise_distance(first: np.ndarray, second: np.ndarray) -> float:

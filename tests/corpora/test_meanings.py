@@ -281,11 +281,8 @@ def test_periods(two: Two) -> None:
     options = {"measures": ["prt", "jsd"], "permutations": 20, "seed": 3}
     found = changes(periods, **options)
     assert [*found][:5] == ["from", "to", "word", "first", "second"]
-    assert found[["from", "to", "word"]].values.tolist() == [
-        [1800, 1850, "a"],
-        [1850, 1900, "a"],
-        [1850, 1900, "b"],
-    ]
+    assert found["from"].tolist() == [1800, 1850, 1850] and [*found["word"]] == [*"aab"]
+    assert found["to"].tolist() == [1850, 1900, 1900]
     pairs = [changes(periods[a], periods[b], **options) for a, b in ((1800, 1850), (1850, 1900))]
     assert found.drop(columns=["from", "to"]).equals(pandas.concat(pairs, ignore_index=True))
     periods[1900].attrs, periods[1850].attrs = {"layer": "0"}, {"layer": "top"}
@@ -318,8 +315,7 @@ def test_labels_of_any_clustering(two: Two, kind: str) -> None:
 def test_nearest(two: tuple[np.ndarray, np.ndarray]) -> None:
     """The oracle is SciPy. A sentence that is repeated counts once, at its first place, but two
     uses in it count both, also if a phrase begins with the other word."""
-    uses = pandas.concat([frame("a", two[0]), frame("b", two[1]), frame("a", two[0])])
-    uses = uses.reset_index(drop=True)
+    uses = pandas.concat(map(frame, "aba", (*two, two[0])), ignore_index=True)
     uses.loc[20, ["text", "position"]] = uses["text"][0], 3
     cosines = 1 - cdist(np.concatenate(two), two[1][:1], "cosine")[:, 0]
     found = nearest(uses, two[1][0], 7)
@@ -362,6 +358,7 @@ def test_picture(two: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
         (lambda a, b: clusters(np.ones((3, 2)), 0), "n_clusters: expected a whole number from 1"),
         (lambda a, b: nearest(a, np.ones(5)), r"vector: .* shape \(6,\) .*, found \(5,\)"),
         (lambda a, b: clusters([]), "vectors: expected at least one, found"),
+        (lambda a, b: clusters([[np.nan], [1]]), r"vectors: expected .* finite .*, found \[nan\]"),
         (lambda a, b: nearest(a, "cell"), r"vector: .* shape \(6,\) .*, found \(\)"),
         (lambda a, b: changes(a, b.assign(word=None)), "second: word: expected a word for each"),
         (lambda a, b: nearest(a.drop(columns="text"), np.ones(6)), "uses: .* columns text, found"),
