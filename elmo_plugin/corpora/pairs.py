@@ -17,6 +17,7 @@ from elmo_plugin.checks import InputError, shown
 from elmo_plugin.corpora.spans import check_state
 from elmo_plugin.elmo.language_model import LanguageModel
 from elmo_plugin.elmo.scores import DIRECTIONS, SentenceScores
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.advice import advised
 from elmo_plugin.text.forms import paths_of, records_of
 from elmo_plugin.text.lines import read_lines
@@ -42,7 +43,8 @@ def read_pairs(file: Path) -> Iterator[Pair]:
     (the paradigm, by default the file's name) and `linguistics_term` (the phenomenon, by default
     empty). Raises an `InputError` that names the line if it has another form.
     """
-    for number, line in enumerate(read_lines(file, is_text=False), start=1):
+    lines = read_lines(Path(local_path(file, "a file of pairs")), str(file), is_text=False)
+    for number, line in enumerate(lines, start=1):
         try:
             pair = json.loads(line)
             values = [pair["sentence_good"], pair["sentence_bad"]]

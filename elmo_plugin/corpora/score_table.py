@@ -6,6 +6,7 @@ from typing import Any
 
 from elmo_plugin.checks import fail, needed
 from elmo_plugin.elmo.scores import BY_DIRECTION, SENTENCE_IN_ROW, SentenceScores, scores_in
+from elmo_plugin.files.local_path import local_path
 from elmo_plugin.text.forms import named_rows
 from elmo_plugin.text.tables import read_table
 
@@ -74,5 +75,6 @@ def read_scores(path: str | Path) -> Any:
     is a string as it was, also *NA*, *None* and *007*, and empty fields are missing numbers. Raises
     errors as `read_table`, and an `InputError` if pandas is not installed.
     """
-    tokens = [token for _, token in read_table(Path(path), str(path), ["token"])]
-    return needed("pandas").read_csv(path, keep_default_na=False, na_values="").assign(token=tokens)
+    file = Path(local_path(path, "a table of scores"))
+    tokens = [token for _, token in read_table(file, str(path), ["token"])]
+    return needed("pandas").read_csv(file, keep_default_na=False, na_values="").assign(token=tokens)

@@ -156,6 +156,8 @@ def test_other_files_are_no_table_of_scores(text: Path, tmp_path: Path) -> None:
         read_scores(out)
     (tmp_path / "empty.csv").write_text("sentence,token\n")
     assert read_scores(tmp_path / "empty.csv").shape == (0, 2)
+    with pytest.raises(FileNotFoundError, match="gone: expected a table of scores, found no such"):
+        read_scores(tmp_path / "gone")
 
 
 @pytest.mark.sampled(4)

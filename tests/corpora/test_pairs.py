@@ -53,8 +53,7 @@ def test_scores(model: LanguageModel, files: list[Path], per_token: bool) -> Non
             scores = model.score(row[f"sentence_{kind}"])
             assert row[f"tokens_{kind}"] == len(scores.tokens)
             for direction in ("forward", "backward"):
-                numbers = getattr(scores, direction)
-                expected = numbers.mean() if per_token else numbers.sum()
+                expected = (np.mean if per_token else np.sum)(getattr(scores, direction))
                 assert row[f"{direction}_{kind}"] == pytest.approx(expected, abs=1e-4)
 
 
@@ -124,3 +123,5 @@ def test_wrong_pairs(model: LanguageModel, tmp_path: Path, content: str, message
     (tmp_path / "pairs").write_text(content)
     with pytest.raises(InputError, match=message):
         pair_scores(model, [tmp_path / "pairs"])
+    with pytest.raises(FileNotFoundError, match="gone: expected a file of pairs, found no such"):
+        pair_scores(model, [tmp_path / "gone"])
