@@ -183,7 +183,7 @@ OF_A_TEXT = "--entropy --base=e --shard=1/2 --documents --rank --unknown-missing
     [
         ("", "expected one of a text, --pairs and --suites, found several or none"),
         ("text --pairs text", "expected one of a text, --pairs and --suites"),
-        ("text --suites text", "expected one of a text, --pairs and --suites"),
+        ("text --output-file out.csv.gz", "--output-file: expected a name without .gz, .xz or"),
         ("--pairs text --suites text", "expected one of a text, --pairs and --suites"),
         ("text --output-file .", "--output-file: expected a file to write, found '.'"),
         ("text --output-file -", "--output-file: expected a file to write, found '-'"),
