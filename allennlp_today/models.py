@@ -4,7 +4,8 @@ Three patches of models:
 - PyTorch's LSTM does not check the size of the vectors in a packed batch without an initial state,
   which is what AllenNLP's encoders `lstm` pass to it. On a CPU, if all sentences of a batch are
   equally long, oneDNN then computes with a wrong `input_size`, from other memory. The size of each
-  batch is now checked. Remove this when PyTorch checks such a batch.
+  batch is now checked. Remove this when PyTorch checks such a batch. The same function of AllenNLP
+  raised `IndexError: index 0 is out of bounds` for a batch of empty texts.
 - The model `simple_tagger` predicts a tag also for the padding of a batch, so that each sentence
   has as many tags as the longest one. Its `tags`, `logits` and `class_probabilities` are now cut to
   the sentence's tokens, as `crf_tagger` does with its tags. Remove this when AllenNLP uses the
@@ -37,6 +38,8 @@ def _check_and_run_forward(
             f"encoder lstm: input_size: expected {inputs.size(-1)}, the size of the vectors that "
             f"it reads, found {module.input_size}"
         )
+    if inputs.size(1) == 0:
+        raise ConfigurationError("expected at least one token, found empty texts only")
     return _sort_and_run_forward(self, module, inputs, *args, **kwargs)
 
 

@@ -140,15 +140,17 @@ def _is_raised_by_allennlp(error: Exception) -> bool:
 
 def _place(error: Exception) -> tuple[str, str]:
     """
-    The config or archive that was read, and the key of the object that was built from it, taken
-    from the stack frames of AllenNLP; empty strings if they are not there.
+    The config, the line of `predict` or the archive that was read, and the key of the object that
+    was built from it, taken from the stack frames of AllenNLP; empty strings if they are not there.
     """
-    config = archive = key = history = ""
+    config = archive = line = key = history = ""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         known = frame.f_locals
         if isinstance(args := known.get("args"), Namespace):
             config = str(getattr(args, "param_path", None) or "")
             archive = str(getattr(args, "archive_file", None) or "")
+        if frame.f_code.co_name in ("_predict_json", "_json_data_of_all_lines"):
+            line = getattr(known["self"], "place", "")
         if frame.f_code.co_name in ("pop_and_construct_arg", "construct_arg"):
             # The second one is called again for each value of a dictionary, as `token_embedders`.
             history = known["params"].history if "params" in known else history
@@ -156,4 +158,4 @@ def _place(error: Exception) -> tuple[str, str]:
     # Our own errors name the file at fault, which may be the text.
     is_own = str(frame.f_globals.get("__name__")).startswith("elmo_plugin.")
     names_file = isinstance(error, InputError) or (is_own and isinstance(error, OSError))
-    return config or (archive if key or not names_file else ""), key
+    return config or line or (archive if key or not names_file else ""), key

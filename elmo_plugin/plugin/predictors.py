@@ -1,14 +1,16 @@
 """
 The predictors `bilm` and `elmo`, and a patch of AllenNLP's command `predict` for them.
 
-The command skips blank lines, so that the line numbers of its output are not those of its input,
-and ends a line also at a carriage return. Here a predictor with the method `check_text`, as these
-two have, gets each line; only a line feed ends one, and errors name the line.
+The command skips blank lines, so that the line numbers of its output are not those of its input.
+Here a predictor with the method `check_text`, as these two have, gets each line. For all
+predictors, only a line feed ends a line, a byte order mark is left out, and errors name the line:
+`commands.py` takes it from the attribute `place` of AllenNLP's manager.
 """
 
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 from allennlp.commands.predict import _PredictManager
 from allennlp.common import JsonDict
+from allennlp.common.file_utils import open_compressed
 from allennlp.data import Instance
 from allennlp.models import Model
 from allennlp.predictors import Predictor
@@ -181,30 +184,38 @@ class ElmoPredictor(BiLMPredictor):
         ).eval()
 
 
-_get_json_data = _PredictManager._get_json_data
 _get_instance_data = _PredictManager._get_instance_data
 
 
 def _json_data_of_all_lines(self: _PredictManager) -> Iterator[JsonDict]:
-    if not hasattr(self._predictor, "check_text"):
-        yield from _get_json_data(self)
-        return
     name = "stdin" if self._input_file == "-" else self._input_file
-    for number, line in enumerate(_lines(self._input_file, name), start=1):
+    is_own = hasattr(self._predictor, "check_text")
+    for number, line in enumerate(_lines(self._input_file, name, is_own), start=1):
+        if not is_own and not line.strip():
+            continue
+        self.place = f"{name}, line {number}"  # type: ignore[attr-defined]
         with named(f"{name}, line {number}"):
-            json_dict = self._predictor.load_line(line)
+            try:
+                json_dict = self._predictor.load_line(line)
+            except json.JSONDecodeError as error:
+                raise InputError(f"expected JSON, found {shown(line.strip())} ({error})") from error
+        if self._batch_size > 1:
+            self.place = f"{name}, up to line {number}"  # type: ignore[attr-defined]
         yield json_dict
+        self.place = name  # type: ignore[attr-defined]
 
 
-def _lines(input_file: str, name: str) -> Iterator[str]:
+def _lines(input_file: str, name: str, is_own: bool) -> Iterator[str]:
     """The lines of a file, or of standard input as they come."""
-    if input_file != "-":
+    if is_own and input_file != "-":
         refuse_table(name)
         yield from read_lines(Path(local_path(input_file, "a file")), name, is_text=False)
         return
-    for number, line in enumerate(sys.stdin.buffer):
-        text = decode(line, name, number)
-        yield text if number else text.removeprefix(BYTE_ORDER_MARK)
+    stdin = nullcontext(sys.stdin.buffer)
+    with stdin if input_file == "-" else open_compressed(input_file, "rb", None) as file:
+        for number, line in enumerate(file):
+            text = decode(line, name, number).replace("\r\n", "\n")
+            yield text if number else text.removeprefix(BYTE_ORDER_MARK)
 
 
 def _instance_data_of_all_lines(self: _PredictManager) -> Iterator[Instance]:

@@ -48,9 +48,7 @@ def check_tags(predictor: Predictor) -> None:
         assert found["tags"] == alone["tags"]
         assert found.keys() == alone.keys() == {"logits", "class_probabilities", "tags", "words"}
         for key in ("logits", "class_probabilities"):
-            assert len(found[key]) == len(sentence)
-            for row, expected in zip(found[key], alone[key]):
-                assert row == pytest.approx(expected, abs=1e-5)
+            torch.testing.assert_close(*(torch.tensor(x[key]) for x in (found, alone)))
 
 
 def test_a_batch_has_the_tags_of_each_sentence_alone() -> None:
@@ -69,6 +67,8 @@ def test_inputs_of_another_size_are_an_error(kind, size, is_training):
     with pytest.raises(ConfigurationError, match=f"lstm: input_size: expected {size}, .* found 7"):
         encoder(torch.randn(5, 9, size), mask)
     assert len(encoder(torch.randn(5, 9, 7), mask)) == 5
+    with pytest.raises(ConfigurationError, match="expected at least one token, found empty texts"):
+        encoder.eval()(torch.randn(5, 0, 7), mask[:, :0])
 
 
 def test_a_diff_of_integers(tmp_path, capsys):

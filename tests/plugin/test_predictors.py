@@ -12,13 +12,12 @@ import numpy
 import pytest
 import torch
 from allennlp.commands.predict import _PredictManager
-from allennlp.common import JsonDict
 from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
 from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.checks import InputError
-from elmo_plugin.plugin.commands import run_allennlp
+from elmo_plugin.plugin.commands import _message, run_allennlp
 from tests.conftest import allennlp, write_file
 
 TOKENS = ["he", "threw", "unheard-of", "dog", "."]
@@ -218,16 +217,17 @@ def test_the_dataset_reader_does_not_skip_lines(bilm_archive, tmp_path) -> None:
 class Echo(Predictor):
     """Predicts its input."""
 
-    def __init__(self) -> None:
-        pass
-
-    def predict_json(self, inputs: JsonDict) -> JsonDict:
-        return inputs
+    predict_json = staticmethod(dict)
 
 
-def test_blank_lines_of_other_predictors(tmp_path, capsys) -> None:
-    """AllenNLP skips them."""
-    text = write_file(tmp_path / "text", '\n{"a": 1}\n\n \n{"a": 2}\n\n')
-    _PredictManager(Echo(), str(text), None, 1, True, False).run()
-    printed = re.findall("prediction: +(.*)", capsys.readouterr().out)
-    assert printed == ['{"a": 1}', '{"a": 2}']
+@pytest.mark.parametrize("last, says", zip("2{\udcff", ["Type", "expected JSON", "expected UTF-8"]))
+def test_lines_of_other_predictors(tmp_path, capsys, last, says) -> None:
+    """AllenNLP skips blank lines. An error names the line: a number is not an object, a brace is
+    not JSON, and a byte not UTF-8. Windows writes a byte order mark and carriage returns."""
+    lines = f'\ufeff{{"a": 1}}\r\n\n \n{{"a": 2}}\n\n{last}\n'.encode(errors="surrogateescape")
+    text = write_file(tmp_path / "text", lines)
+    with pytest.raises((TypeError, InputError)) as error:
+        echo = Echo(torch.nn.Linear(1, 1), None)  # type: ignore[arg-type]
+        _PredictManager(echo, str(text), None, 1, True, False).run()
+    assert _message(error.value).startswith(f"{text}, line 6: {says}")
+    assert re.findall("prediction: +(.*)", capsys.readouterr().out) == ['{"a": 1}', '{"a": 2}']
