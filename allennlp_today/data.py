@@ -1,5 +1,5 @@
 """
-Two patches of AllenNLP's data loading:
+Three patches of AllenNLP's data loading:
 
 - The data loader `multiprocess` fails with `num_workers` and the `start_method` `spawn` or
   `forkserver`, on all versions of Python before 3.14: `A SemLock created in a fork context is being
@@ -13,6 +13,8 @@ Two patches of AllenNLP's data loading:
   files outside its data folders: `Security Violation [CorpusReader.__init__]: Unauthorized path`.
   The file's folder is now one of NLTK's data folders while the file is read. Remove this when the
   reader no longer uses NLTK.
+- Data in which the reader finds no instance, such as a folder of other files, trained nothing, and
+  had an accuracy and a loss of 0. It is now an error. Remove this when AllenNLP raises one.
 """
 
 import os
@@ -27,7 +29,9 @@ from typing import Any
 import nltk
 import torch
 from allennlp.common import Tqdm
+from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
+from allennlp.common.util import is_distributed
 from allennlp.data import Instance
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp_models.structured_prediction import PennTreeBankConstituencySpanDatasetReader
@@ -35,6 +39,7 @@ from allennlp_models.structured_prediction import PennTreeBankConstituencySpanDa
 IMPORTED_BY_WORKERS: list[str] = []
 """Names of modules that have patches too, and that a worker imports before it works."""
 
+_iter_instances = MultiProcessDataLoader.iter_instances
 _read_unauthorized = PennTreeBankConstituencySpanDatasetReader._read
 
 
@@ -73,7 +78,17 @@ def _read(self: PennTreeBankConstituencySpanDatasetReader, file_path: str) -> It
         nltk.data.path.remove(folder)
 
 
+def _at_least_one_instance(self: MultiProcessDataLoader) -> Iterator[Instance]:
+    instance = None
+    for instance in _iter_instances(self):
+        yield instance
+    if instance is None and not is_distributed():  # where a process may have no share
+        reader, path = type(self.reader).__name__, self.data_path  # type: ignore[has-type]
+        raise ConfigurationError(f"{path}: expected data for {reader}, which found none")
+
+
 for _kind in ("instance", "batch"):
     _method = partialmethod(_start_workers, work=f"_{_kind}_worker")
     setattr(MultiProcessDataLoader, f"_start_{_kind}_workers", _method)
+MultiProcessDataLoader.iter_instances = _at_least_one_instance  # type: ignore[method-assign]
 PennTreeBankConstituencySpanDatasetReader._read = _read
