@@ -20,7 +20,7 @@ from allennlp.training import GradientDescentTrainer
 from elmo_plugin.__main__ import run
 from elmo_plugin.commands.runner import PROGRAM
 from elmo_plugin.version import VERSION
-from tests.conftest import python, write_file
+from tests.conftest import ROOT, python, write_file
 from tests.plugin.models.test_training import config
 from tests.test_pretrained import install_model
 
@@ -298,8 +298,7 @@ def test_a_corrected_command(tmp_path, monkeypatch, params, key):
 def test_an_error_after_training(tmp_path, monkeypatch, params, step):
     """By definition: the trained weights stay if the evaluation or the archive that follows fails,
     as on a full disk."""
-    error = OSError("No space left on device")
-    monkeypatch.setattr(f"allennlp.commands.train.{step}", fails_with(error))
+    monkeypatch.setattr(f"allennlp.commands.train.{step}", fails_with(OSError("No space left")))
     assert "No space left" in str(train(tmp_path, params)[0])
     assert (tmp_path / "run" / "best.th").exists()
 
@@ -333,6 +332,14 @@ def test_the_traceback_on_demand(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(RuntimeError, match="STATIC ERROR"):
         run(["train", str(tmp_path / "config.json"), "-s", str(tmp_path / "run")])
+
+
+def test_the_data_of_a_reader_is_named(tmp_path):
+    """By definition: its error, here of a word without a tag, names no file."""
+    text, config = tmp_path / "text", f"{ROOT}/training_configs/tagger.jsonnet"
+    data = json.dumps({"train_data_path": str(write_file(text, "word\n"))})
+    end = ended("train", config, "-s", str(tmp_path / "run"), "-o", data)[0]
+    assert f"{config}: {text}: ValueError: " in str(end)
 
 
 @pytest.mark.long

@@ -18,6 +18,7 @@ from allennlp.commands import evaluate, find_learning_rate, main, predict, train
 from allennlp.commands.subcommand import Subcommand
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import SigTermReceived, install_sigterm_handler
+from allennlp.data import DatasetReader
 from torch.multiprocessing import ProcessRaisedException
 
 from allennlp_today.old_configs import OldConfigError
@@ -121,10 +122,9 @@ def _message(error: Exception) -> str:
         message = f"expected a model.tar.gz or the folder of a training run, found {error}"
     elif isinstance(error, ModuleNotFoundError) and error.name in sys.argv:
         message = f"--include-package: expected a package that Python finds, found {error.name!r}"
-    file, key = _place(error)
-    if key not in message:
-        message = f"{key}: {message}"
-    return message if file in message else f"{file}: {message}"
+    for name in _places(error):
+        message = message if name in message else f"{name}: {message}"
+    return message
 
 
 def _is_raised_by_allennlp(error: Exception) -> bool:
@@ -138,12 +138,13 @@ def _is_raised_by_allennlp(error: Exception) -> bool:
     return bool(str(error)) and is_allennlp and statement in (["raise"], ["assert"])
 
 
-def _place(error: Exception) -> tuple[str, str]:
+def _places(error: Exception) -> tuple[str, str, str]:
     """
-    The config, the line of `predict` or the archive that was read, and the key of the object that
-    was built from it, taken from the stack frames of AllenNLP; empty strings if they are not there.
+    The key of the object that was built, the data that a reader read, and the config, the line of
+    `predict` or the archive, taken from the stack frames of AllenNLP; empty strings if they are not
+    there.
     """
-    config = archive = line = key = history = ""
+    config = archive = line = data = key = history = ""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         known = frame.f_locals
         if isinstance(args := known.get("args"), Namespace):
@@ -151,6 +152,8 @@ def _place(error: Exception) -> tuple[str, str]:
             archive = str(getattr(args, "archive_file", None) or "")
         if frame.f_code.co_name in ("_predict_json", "_json_data_of_all_lines"):
             line = getattr(known["self"], "place", "")
+        if frame.f_code is DatasetReader.read.__code__:
+            data = str(known["file_path"])
         if frame.f_code.co_name in ("pop_and_construct_arg", "construct_arg"):
             # The second one is called again for each value of a dictionary, as `token_embedders`.
             history = known["params"].history if "params" in known else history
@@ -158,4 +161,4 @@ def _place(error: Exception) -> tuple[str, str]:
     # Our own errors name the file at fault, which may be the text.
     is_own = str(frame.f_globals.get("__name__")).startswith("elmo_plugin.")
     names_file = isinstance(error, InputError) or (is_own and isinstance(error, OSError))
-    return config or line or (archive if key or not names_file else ""), key
+    return key, data, config or line or (archive if key or not (names_file or data) else "")
