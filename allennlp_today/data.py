@@ -13,8 +13,8 @@ Three patches of AllenNLP's data loading:
   files outside its data folders: `Security Violation [CorpusReader.__init__]: Unauthorized path`.
   The file's folder is now one of NLTK's data folders while the file is read. Remove this when the
   reader no longer uses NLTK.
-- Data in which the reader finds no instance, such as a folder of other files, trained nothing, and
-  had an accuracy and a loss of 0. It is now an error. Remove this when AllenNLP raises one.
+- Data in which the reader finds no instance, such as an empty file, trained nothing, and had an
+  accuracy and a loss of 0. It is now an error. Remove this when AllenNLP raises one.
 """
 
 import os

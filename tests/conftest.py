@@ -122,11 +122,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--long"):
         return
     left_out = [item for item in items if "long" in item.keywords]
-    of_tests = groupby(items, key=lambda item: item.nodeid.partition("[")[0])
-    for name, cases in ((name, [*cases]) for name, cases in of_tests):
-        if sampled := cases[0].get_closest_marker("sampled"):
-            random = Random(f"{config.getoption('--fuzz-seed')} {name}")
-            left_out += random.sample(cases, max(len(cases) - sampled.args[0], 0))
+    short = [item for item in items if "sampled" in (x := item.keywords) and "long" not in x]
+    for name, of_test in groupby(short, key=lambda item: item.nodeid.partition("[")[0]):
+        cases, random = [*of_test], Random(f"{config.getoption('--fuzz-seed')} {name}")
+        n = cases[0].get_closest_marker("sampled").args[0]
+        left_out += random.sample(cases, max(len(cases) - n, 0))
     for item in left_out:
         item.add_marker(pytest.mark.skip(reason="make test-all runs it"))
 

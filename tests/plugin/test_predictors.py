@@ -227,6 +227,6 @@ def test_lines_of_other_predictors(tmp_path, capsys, last, says) -> None:
     lines = f'\ufeff{{"a": 1}}\r\n\n \n{{"a": 2}}\n\n{last}\n'.encode(errors="surrogateescape")
     text = write_file(tmp_path / "text", lines)
     with pytest.raises((TypeError, InputError)) as error:
-        _PredictManager(Echo(torch.nn.Linear(1, 1), None), str(text), None, 1, True, False).run()  # type: ignore[arg-type]
+        _PredictManager(Echo(torch.nn.Linear(1, 1), None), str(text), None, 1, True, False).run()
     assert _message(error.value).startswith(f"{text}, line 6: {says}")
     assert re.findall("prediction: +(.*)", capsys.readouterr().out) == ['{"a": 1}', '{"a": 2}']
