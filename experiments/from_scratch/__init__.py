@@ -20,8 +20,8 @@ sentence, and of the sentence's end. The probe finds parts of speech from the me
 layers (`experiments/probe.py`), trained on every second sentence of the treebank.
 
 Transformers are trained by AdamW with dropout 0.1 on streams of shuffled sentences, 16 rows of 128.
-Their rate rises in 200 steps and stays. When 1, 2, 4 ... minutes have passed, a copy is trained for
-a quarter of the steps done, while its rate falls to zero, and measured; the training ends after
-`--minutes`, or when a copy is not better than the one before. The time of a row is the CPU time, on
-one thread, of the steps that led to it. Products are in bf16 where the processor has them.
+Their rate rises in 200 steps and stays. At each of `--minutes`, a copy is trained for a quarter of
+the steps done, while its rate falls to zero, and measured; the training ends when a copy is not
+better than the one before. The time of a row is the CPU time, on one thread, of the steps that led
+to it. Products are in bf16 where the processor has them.
 """

@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--minutes", type=float, default=120)
+    parser.add_argument("--minutes", type=float, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=FILE)
     arguments = parser.parse_args()

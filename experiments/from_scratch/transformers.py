@@ -88,18 +88,17 @@ def step(model: Any, kind: str, optimizer: Any, rows: Tensor, rate: float) -> No
 
 
 def trained(
-    model: Any, kind: str, batches: Iterator[Tensor], rate: float, minutes: float
+    model: Any, kind: str, batches: Iterator[Tensor], rate: float, minutes: Sequence[float]
 ) -> Iterator[tuple[Any, float, int]]:
     """The copies whose rate fell to zero, their CPU seconds and their number of steps."""
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
-    n, seconds, wanted = 0, 0.0, 60 * min(1, minutes)
-    while wanted <= 60 * minutes:
+    n, seconds = 0, 0.0
+    for wanted in minutes:
         started = time.process_time()
-        while seconds + time.process_time() - started < wanted:
+        while seconds + time.process_time() - started < 60 * wanted:
             n += 1
             step(model, kind, optimizer, next(batches), rate * min(1, n / WARM_UP))
         seconds += time.process_time() - started
-        wanted *= 2
         started = time.process_time()
         copied = copy.deepcopy(model)
         of_copy = torch.optim.AdamW(copied.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
