@@ -13,6 +13,7 @@ from allennlp.commands.train import train_model
 from allennlp.common import Params
 
 from elmo_plugin import Elmo, LanguageModel
+from elmo_plugin.plugin.callbacks.keep_freed_memory import keep_freed_memory
 from experiments import from_scratch as package
 from experiments import new_parser, run
 from experiments.from_scratch.page import FILE, by_time
@@ -20,8 +21,8 @@ from experiments.from_scratch.text import Text, halved, n_counted, probe, read_t
 from experiments.from_scratch.transformers import (
     ROWS,
     WINDOW,
+    Transformer,
     Units,
-    new_model,
     perplexity,
     streams,
     trained,
@@ -39,12 +40,12 @@ def of_transformer(
     """Settings, metrics and seconds of each copy of a transformer."""
     units = Units(text, kind)
     torch.manual_seed(arguments.seed)
-    model = new_model(kind, units.size, arguments.layers, arguments.dim).train()
+    model = Transformer(kind, units.size, arguments.layers, arguments.dim).train()
     sentences = [[k for word in units(s) for k in word] for s in text.train]
     batches = streams(sentences, random.Random(arguments.seed))
-    best = math.inf
-    for copied, seconds, n in trained(model, kind, batches, arguments.rate, arguments.minutes):
-        metrics: Row = {"epochs": n * ROWS * WINDOW / sum(map(len, sentences))}
+    n_units, best = sum(1 + len(s) for s in sentences), math.inf
+    for copied, seconds, n in trained(model, batches, arguments.rate, arguments.minutes):
+        metrics: Row = {"epochs": n * ROWS * WINDOW / n_units}
         found = [vectors(copied, units, part.sentences) for part in treebank]
         metrics["accuracy"] = probe(found, treebank)
         if kind != "masked":
@@ -112,6 +113,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=FILE)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()  # as in the biLM's config
     text = read_text(arguments.text, arguments.tokens)
     treebank = halved(read_treebank(arguments.treebank))
     kind = arguments.model

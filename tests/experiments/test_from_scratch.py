@@ -1,6 +1,5 @@
 import math
 import re
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +8,7 @@ from experiments.from_scratch import transformers
 from experiments.from_scratch.__main__ import main
 from experiments.from_scratch.page import FILE, sections
 from experiments.from_scratch.text import Text
-from experiments.from_scratch.transformers import WINDOW, Units, new_model, perplexity
+from experiments.from_scratch.transformers import WINDOW, Transformer, Units, perplexity
 from experiments.rows import read_rows
 from tests.conftest import write_file
 from tests.experiments.test_probe import CONLLU
@@ -24,11 +23,11 @@ def test_the_perplexity_of_words() -> None:
     """Expected: the log probabilities of known words and of the end, a sentence at a time."""
     text, units = TEXT._replace(heldout=TEXT.heldout[:2]), Units(TEXT, "words")
     torch.manual_seed(0)
-    model = new_model("words", units.size, 1, 64).eval()
+    model = Transformer("words", units.size, 1, 64).eval()
     total, n = 0.0, 0
     for sentence in text.heldout:
         ids = torch.tensor([0, *(k for word in units(sentence) for k in word), 0])
-        found = model(input_ids=ids[None]).logits[0].log_softmax(-1)
+        found = model.softmax.logits(model(ids[None])[0])[0].log_softmax(-1)
         for k, word in enumerate([*sentence, None], start=1):
             if word != "odd":
                 total, n = total - found[k - 1, ids[k]].item(), n + 1
@@ -40,10 +39,8 @@ def test_each_unit_of_a_long_sentence_counts_once(kind) -> None:
     """By definition: if all units are equally probable, a word costs the logarithm of their number
     for each of its pieces."""
     units = Units(TEXT, kind)
-
-    def uniform(input_ids: torch.Tensor) -> SimpleNamespace:
-        return SimpleNamespace(logits=torch.zeros(*input_ids.shape, units.size))
-
+    uniform = Transformer(kind, units.size, 1, 64).eval()
+    torch.nn.init.zeros_(uniform.softmax.weight)
     known = [word for sentence in TEXT.heldout for word in sentence if word != "odd"]
     n_units = sum(map(len, units(known))) + len(TEXT.heldout)
     expected = math.log(units.size) * n_units / (len(known) + len(TEXT.heldout))
