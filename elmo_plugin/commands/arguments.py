@@ -147,7 +147,12 @@ def count_lines(args: argparse.Namespace, file: Path | BinaryIO, name: str) -> i
 
 
 def check_output_file(argument: str, file: str) -> None:
-    """Raise an `InputError` as `check_can_write` and `check_no_results`."""
+    """
+    Raise an `InputError` as `check_can_write` and `check_no_results`, and for a name with which
+    other programs would decompress the file.
+    """
+    if file.endswith((".gz", ".xz", ".zst")) and not file.endswith(".tar.gz"):
+        fail(argument, "a name without .gz, .xz or .zst", file)
     check_can_write(argument, file)
     check_no_results(file)
 

@@ -111,8 +111,6 @@ def run(args: argparse.Namespace) -> None:
         check_standard_output()
     if args.output_file is not None:
         check_output_file("--output-file", args.output_file)
-        if args.output_file.endswith((".gz", ".xz", ".zst")):  # readers would decompress it
-            fail("--output-file", "a name without .gz, .xz or .zst", args.output_file)
     _check_arguments(args, *given)
     if args.text is None:
         (_score_pairs if args.pairs else _score_suites)(args)
