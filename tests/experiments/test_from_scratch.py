@@ -34,6 +34,13 @@ def test_the_perplexity_of_words() -> None:
     assert n == 5 and perplexity(model, units, text) == pytest.approx(math.exp(total / n))
 
 
+def test_frequent_word_pieces_have_low_numbers() -> None:
+    """As the sampled softmax requires; by counting. BPE itself numbers letters before words."""
+    units = Units(TEXT._replace(train=[["the"], ["the", "thx"], ["the", "a"], ["a"]]), "pieces")
+    numbers = [units([word])[0] for word in ("the", "a", "thx")]
+    assert numbers[0] < numbers[1] < numbers[2][-1:]
+
+
 @pytest.mark.parametrize("kind", ["words", "pieces"])
 def test_each_unit_of_a_long_sentence_counts_once(kind) -> None:
     """By definition: if all units are equally probable, a word costs the logarithm of their number
@@ -58,14 +65,8 @@ def test_rows_and_table(tmp_path, monkeypatch) -> None:
     file = tmp_path / FILE.name
     monkeypatch.setattr(transformers, "WARM_UP", 1)
     short = ["--layers", "1", "--dim", "64", "--minutes", "0.01", "--results", file]
-    for arguments in (
-        ["words", "--rate", "0.01"],
-        ["words", "--rate", "0"],
-        ["pieces"],
-        ["masked"],
-        ["elmo"],
-    ):
-        given = ["from_scratch", tmp_path / "text", tmp_path / "ewt", *arguments, *short]
+    for arguments in ("words --rate 0.01", "words --rate 0", "pieces", "masked", "elmo"):
+        given = ["from_scratch", tmp_path / "text", tmp_path / "ewt", *arguments.split(), *short]
         monkeypatch.setattr("sys.argv", list(map(str, given)))
         main()
     trained, untrained, *others = read_rows(file)
