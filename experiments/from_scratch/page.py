@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from experiments.markdown import table
 from experiments.report.pictures import COLORS, save
+from experiments.report.statistics import Summary
 from experiments.rows import RESULTS, Row, known_rows
 
 FILE = RESULTS / "from_scratch.jsonl"
@@ -32,7 +33,7 @@ def sections(folder: Path, pictures: Path) -> dict[str, str]:
         return {}
     found, title = curves(rows), "A biLM and transformers, trained on the same small text"
     last = [(SHOWN[kind], n, points[-1]) for (n, kind), points in found.items()]
-    lines = [[name, n, *_size(x), *_reached(x)] for name, n, x in last]
+    lines = [[name, n, *_size(x), *over_seeds(rows, x)] for name, n, x in last]
     heads = ["trained until its best result", "tokens", "layers", "rate", *REACHED]
     shown = "; ".join(f"{name}: {_described(row)}" for name, _, row in last)
     save(picture(found), pictures / "from_scratch.svg", title, shown)
@@ -65,6 +66,19 @@ def curves(rows: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
     return dict(found)
 
 
+def over_seeds(rows: Sequence[Row], last: Row) -> list[object]:
+    """The CPU minutes of a row, and the means over the seeds that were measured at that time."""
+    alike = [
+        row
+        for row in rows
+        if _model(row) == _model(last) and abs(math.log(row["seconds"] / last["seconds"])) < 0.25
+    ]
+    of_seeds = list({row["settings"]["seed"]: row for row in alike}.values())
+    columns = [[row["metrics"].get(x) for row in of_seeds] for x in ("perplexity", "accuracy")]
+    summaries = [Summary(x, len(x), of_seeds) if None not in x else "" for x in columns]
+    return [last["seconds"] / 60, *summaries]
+
+
 def picture(found: Mapping[tuple[int, str], Sequence[Row]]) -> Figure:
     """Perplexity and accuracy by time, a panel for each and a line for each of the `curves`."""
     figure = Figure(figsize=(9, 4.5), layout="constrained")
@@ -83,6 +97,10 @@ def picture(found: Mapping[tuple[int, str], Sequence[Row]]) -> Figure:
     panels[0].set_ylim(bottom=0)
     figure.legend(*panels[1].get_legend_handles_labels(), ncols=2, loc="outside upper center")
     return figure
+
+
+def _model(row: Row) -> tuple[object, ...]:
+    return row["settings"]["model"], row["settings"]["tokens"], *_size(row)
 
 
 def _size(row: Row) -> tuple[str, str]:

@@ -76,4 +76,4 @@ def test_rows_and_table(tmp_path, monkeypatch) -> None:
     best, by_time = sections(tmp_path, tmp_path / "pictures").values()
     assert len(by_time.splitlines()) == 2 + 5 and "biLM" in (tmp_path / PICTURE).read_text()
     assert len(re.findall("^[|] [a-z]", best, re.MULTILINE)) == 1 + 4
-    assert f"{trained['metrics']['perplexity']:.1f}" in best
+    assert f"{trained['metrics']['perplexity']:.2f} (1)" in best
