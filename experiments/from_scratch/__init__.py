@@ -20,9 +20,9 @@ sentence, and of the sentence's end. The probe finds parts of speech from the me
 layers (`experiments/probe.py`), trained on every second sentence of the treebank.
 
 Transformers have the biLM's sampled softmax, and its allocation of memory. They are trained by
-AdamW with dropout 0.1 on streams of shuffled sentences, 16 rows of 128 in a step. Their rate rises
-in 200 steps and stays. At each of `--minutes`, a copy is trained for a quarter of the steps done,
-while its rate falls to zero, and measured; the training ends when a copy is not better than the one
-before. The time of a row is the CPU time, on one thread, of the steps that led to it. Products are
-in bf16 where the processor has them.
+AdamW on streams of shuffled sentences, 16 rows of 128 in a step. Their rate rises in 200 steps and
+stays. At each of `--minutes`, a copy is trained for a quarter of the steps done, while its rate
+falls to zero, and measured; the training ends when a copy is not better than the one before. The
+time of a row is the CPU time, on one thread, of the steps that led to it. Products are in bf16
+where the processor has them.
 """

@@ -40,7 +40,8 @@ def of_transformer(
     """Settings, metrics and seconds of each copy of a transformer."""
     units = Units(text, kind)
     torch.manual_seed(arguments.seed)
-    model = Transformer(kind, units.size, arguments.layers, arguments.dim).train()
+    size = {name: getattr(arguments, name) for name in ("layers", "dim", "dropout")}
+    model = Transformer(kind, units.size, *size.values()).train()
     sentences = [[k for word in units(s) for k in word] for s in text.train]
     batches = streams(sentences, random.Random(arguments.seed))
     n_units, best = sum(1 + len(s) for s in sentences), math.inf
@@ -50,8 +51,7 @@ def of_transformer(
         metrics["accuracy"] = probe(found, treebank)
         if kind != "masked":
             metrics["perplexity"] = perplexity(copied, units, text)
-        names = ("layers", "dim", "rate")
-        yield {k: getattr(arguments, k) for k in names} | {"steps": n}, metrics, seconds
+        yield size | {"rate": arguments.rate, "steps": n}, metrics, seconds
         reached = metrics.get("perplexity", -metrics["accuracy"])
         if reached >= best:
             return
@@ -64,6 +64,7 @@ def of_elmo(text: Text, treebank: Sequence[Tagged], arguments: Any) -> tuple[Row
         for name in ("train", "heldout"):
             lines = "".join(" ".join(s) + "\n" for s in getattr(text, name))
             Path(folder, f"{name}.txt").write_text(lines, "utf-8")
+        dropout = 0.2 if arguments.epochs > 4 else 0.0
         changes: Row = {
             "train_data_path": f"{folder}/train.txt",
             "validation_data_path": None,
@@ -72,7 +73,7 @@ def of_elmo(text: Text, treebank: Sequence[Tagged], arguments: Any) -> tuple[Row
             "pytorch_seed": arguments.seed,
             "random_seed": arguments.seed,
             "model.precision": "bf16",
-            "model.dropout": 0.2 if arguments.epochs > 4 else 0.0,
+            "model.dropout": dropout,
             "trainer.num_epochs": arguments.epochs,
             "trainer.validation_metric": "-sampled_loss",
         }
@@ -94,7 +95,8 @@ def of_elmo(text: Text, treebank: Sequence[Tagged], arguments: Any) -> tuple[Row
             "perplexity": math.exp(total / n_counted(text)),
             "accuracy": probe(found, treebank),
         }
-    return {"dim": 512, "layers": 2, "steps": arguments.epochs}, metrics, seconds
+    settings = {"layers": 2, "dim": 512, "dropout": dropout, "steps": arguments.epochs}
+    return settings, metrics, seconds
 
 
 def main() -> None:
@@ -107,6 +109,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--minutes", type=float, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
     parser.add_argument("--seed", type=int, default=0)

@@ -34,7 +34,7 @@ def sections(folder: Path, pictures: Path) -> dict[str, str]:
     found, title = curves(rows), "A biLM and transformers, trained on the same small text"
     last = [(SHOWN[kind], n, points[-1]) for (n, kind), points in found.items()]
     lines = [[name, n, *_size(x), *over_seeds(rows, x)] for name, n, x in last]
-    heads = ["trained until its best result", "tokens", "layers", "rate", *REACHED]
+    heads = ["trained until its best result", "tokens", "layers", "dropout", "rate", *REACHED]
     shown = "; ".join(f"{name}: {_described(row)}" for name, _, row in last)
     save(picture(found), pictures / "from_scratch.svg", title, shown)
     return {
@@ -51,18 +51,16 @@ def quality(row: Row) -> float:
 
 def curves(rows: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
     """
-    The results of each kind of model on each size of the text, by time until the best one: those of
-    the first seed, and of the transformer with the best size and rate.
+    The results of each kind of model on each size of the text that are better than all quicker
+    ones, of any size, dropout and rate. Those of the first seed.
     """
     found: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
     kinds = list(SHOWN)
-    for row in sorted(rows, key=lambda x: (kinds.index(x["settings"]["model"]), x["seconds"])):
-        if row["settings"]["seed"] == 0:
-            found[row["settings"]["tokens"], row["settings"]["model"]].append(row)
-    for key, own in found.items():
-        best = max(own, key=quality)
-        alike = [row for row in own if _size(row) == _size(best)]
-        found[key] = alike[: alike.index(best) + 1]
+    first = [row for row in rows if row["settings"]["seed"] == 0]
+    for row in sorted(first, key=lambda x: (kinds.index(x["settings"]["model"]), x["seconds"])):
+        own = found[row["settings"]["tokens"], row["settings"]["model"]]
+        if not own or quality(row) > quality(own[-1]):
+            own.append(row)
     return dict(found)
 
 
@@ -103,9 +101,10 @@ def _model(row: Row) -> tuple[object, ...]:
     return row["settings"]["model"], row["settings"]["tokens"], *_size(row)
 
 
-def _size(row: Row) -> tuple[str, str]:
+def _size(row: Row) -> tuple[str, str, str]:
     of = row["settings"]
-    return f"{of['layers']} x {of['dim']}", f"{of['rate']:g}" if "rate" in of else ""
+    rate = f"{of['rate']:g}" if "rate" in of else ""
+    return f"{of['layers']} x {of['dim']}", f"{of['dropout']:g}", rate
 
 
 def _reached(row: Row) -> tuple[object, ...]:
@@ -126,4 +125,6 @@ def by_time(rows: Sequence[Row]) -> str:
             of = row["settings"]
             line = [name, of["tokens"], *_size(row), of["seed"], row["metrics"]["epochs"]]
             lines.append([*line, *_reached(row)])
-    return table(["model", "tokens", "layers", "rate", "seed", "epochs", *REACHED], lines)
+    return table(
+        ["model", "tokens", "layers", "dropout", "rate", "seed", "epochs", *REACHED], lines
+    )

@@ -60,16 +60,18 @@ class Transformer(nn.Module):
     softmax, whose weight is that of the embeddings.
     """
 
-    def __init__(self, kind: str, size: int, n_layers: int, dim: int) -> None:
+    def __init__(self, kind: str, size: int, n_layers: int, dim: int, dropout: float = 0.1) -> None:
         super().__init__()
         self.is_masked, n_heads = kind == "masked", dim // 64
         if self.is_masked:
             of_bert = BertConfig(size, dim, n_layers, n_heads, 4 * dim, type_vocab_size=1)
             of_bert.max_position_embeddings, of_bert.pad_token_id = WINDOW, None
+            of_bert.hidden_dropout_prob = of_bert.attention_probs_dropout_prob = dropout
             self.layers: Any = BertModel(of_bert, add_pooling_layer=False)
             self.last: nn.Module = BertPredictionHeadTransform(of_bert)
         else:
             of_gpt = GPT2Config(size, WINDOW, dim, n_layers, n_heads)
+            of_gpt.embd_pdrop = of_gpt.resid_pdrop = of_gpt.attn_pdrop = dropout
             of_gpt.activation_function = "gelu_pytorch_tanh"  # GPT-2's, in one operation
             self.layers = GPT2Model(of_gpt)
             self.last = nn.Identity()
