@@ -33,7 +33,7 @@ def sections(folder: Path, pictures: Path) -> dict[str, str]:
         return {}
     found, title = curves(rows), "A biLM and transformers, trained on the same small text"
     last = [(SHOWN[kind], n, points[-1]) for (n, kind), points in found.items()]
-    lines = [[name, n, *_size(x), *over_seeds(rows, x)] for name, n, x in last]
+    lines = [[name, n, *_settings(x), *over_seeds(rows, x)] for name, n, x in last]
     heads = ["trained until its best result", "tokens", "layers", "dropout", "rate", *REACHED]
     shown = "; ".join(f"{name}: {_described(row)}" for name, _, row in last)
     save(picture(found), pictures / "from_scratch.svg", title, shown)
@@ -66,6 +66,7 @@ def curves(rows: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
 
 def over_seeds(rows: Sequence[Row], last: Row) -> list[object]:
     """The CPU minutes of a row, and the means over the seeds that were measured at that time."""
+    # Times of equal work vary by a fifth; the next measurement is at twice the time.
     alike = [
         row
         for row in rows
@@ -98,10 +99,10 @@ def picture(found: Mapping[tuple[int, str], Sequence[Row]]) -> Figure:
 
 
 def _model(row: Row) -> tuple[object, ...]:
-    return row["settings"]["model"], row["settings"]["tokens"], *_size(row)
+    return row["settings"]["model"], row["settings"]["tokens"], *_settings(row)
 
 
-def _size(row: Row) -> tuple[str, str, str]:
+def _settings(row: Row) -> tuple[str, str, str]:
     of = row["settings"]
     rate = f"{of['rate']:g}" if "rate" in of else ""
     return f"{of['layers']} x {of['dim']}", f"{of['dropout']:g}", rate
@@ -121,9 +122,9 @@ def by_time(rows: Sequence[Row]) -> str:
     lines = []
     for kind, name in SHOWN.items():
         own = [row for row in rows if row["settings"]["model"] == kind]
-        for row in sorted(own, key=lambda x: (x["settings"]["tokens"], _size(x), x["seconds"])):
+        for row in sorted(own, key=lambda x: (x["settings"]["tokens"], _settings(x), x["seconds"])):
             of = row["settings"]
-            line = [name, of["tokens"], *_size(row), of["seed"], row["metrics"]["epochs"]]
+            line = [name, of["tokens"], *_settings(row), of["seed"], row["metrics"]["epochs"]]
             lines.append([*line, *_reached(row)])
     return table(
         ["model", "tokens", "layers", "dropout", "rate", "seed", "epochs", *REACHED], lines

@@ -255,6 +255,7 @@ REFUSED = {
     "text out.npy --top MODEL": "^output_file: expected --pool and no --use-sentence-",
     "text out.npy --pool mean --use-sentence-keys --top MODEL": "^output_file: expected --pool",
     "text text --top MODEL": "text: expected to write a new file, found one",
+    "text out.hdf5.gz --top MODEL": "^output_file: expected a name without .gz, .xz or .zst",
     "text folder --top MODEL": "^output_file: expected a file to write, found 'folder'$",
     "text no/out --top MODEL": "^output_file: no/out: .* the folder /.*/no, found: No such",
     "text text/out --top MODEL": "^output_file: text/out: .* the folder /.*/text, found: Not a",
