@@ -15,6 +15,7 @@ from typing import Any
 from allennlp.commands import find_learning_rate
 from allennlp.common import Params, Registrable
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.params import remove_keys_from_params
 from allennlp.models import archival
 from allennlp.training import GradientDescentTrainer, util
 
@@ -22,25 +23,25 @@ TRAINER = set(inspect.signature(GradientDescentTrainer.from_partial_objects).par
 TRAINER -= {"model", "serialization_dir", "data_loader", "validation_data_loader", "local_rank"}
 TRAINER -= {"world_size", "distributed", "ddp_accelerator", "kwargs"}
 """Parameters of the trainer except those that AllenNLP passes itself."""
-# What replaces a key, the first group of a pattern of its path and value and, after "of", of the
-# `word_splitter` next to it. `own` is the block that the key belongs to. If its class is one of the
-# user's own, so may be the key.
+# What replaces a key. A pattern matches a path, without colons, with its value and, after "of", the
+# `word_splitter` next to it; its first group is the key, and `own` the block that the key belongs
+# to. If its class is one of the user's own, so may be the key.
 TABLE = r"""
 ((?P<own>dataset_reader)\.lazy): true -> data_loader.max_instances_in_memory: 1000
-((?P<own>\w*dataset_reader.*)\.lazy): .* -> remove it
-((?P<own>.*tokenizer)\.word_splitter)(\.type)?: "(simple|nltk|bert-basic|openai)" -> \2.type: "spacy"
-((?P<own>.*tokenizer)\.word_splitter)(\.type)?: (.*) -> \2.type: \4
-((?P<own>.*tokenizer)\.word_splitter\.(.*)): (.*) -> \2.\3: \4
-((?P<own>.*tokenizer)\.word_(filter|stemmer))\b.* -> remove it
-((?P<own>.*tokenizer)(\.type)?): "word" -> \2.type: "spacy"
-((?P<own>.*tokenizer)\.(start|end)_tokens): .* of just_spaces -> remove it, or use "spacy" and split_on_spaces: true for "just_spaces"
-((?P<own>.*tokenizer)\.(start|end)_tokens): .* of letters_digits -> remove it
-((?P<own>\w*dataset_reader.*)\.type): "bert-pretrained" -> \2.type: "pretrained_transformer_mismatched", with model_name for pretrained_model, max_length for max_pieces, and none of the other keys
-((?P<own>model.*)\.type): "bert-pretrained" -> \2.type: "pretrained_transformer_mismatched", with model_name for pretrained_model, and train_parameters and last_layer_only for requires_grad and top_layer_only, which were false by default
-((?P<own>model.*)\.(initializer|regularizer)): (\[.*) -> \1: {"regexes": \4}
+((?P<own>\w*dataset_reader[^:]*)\.lazy): .* -> remove it
+((?P<own>[^:]*tokenizer)\.word_splitter)(\.type)?: "(simple|nltk|bert-basic|openai)" -> \2.type: "spacy"
+((?P<own>[^:]*tokenizer)\.word_splitter)(\.type)?: (.*) -> \2.type: \4
+((?P<own>[^:]*tokenizer)\.word_splitter\.([^:]*)): (.*) -> \2.\3: \4
+((?P<own>[^:]*tokenizer)\.word_(filter|stemmer))\b.* -> remove it
+((?P<own>[^:]*tokenizer)(\.type)?): "word" -> \2.type: "spacy"
+((?P<own>[^:]*tokenizer)\.(start|end)_tokens): .* of just_spaces -> remove it, or use "spacy" and split_on_spaces: true for "just_spaces"
+((?P<own>[^:]*tokenizer)\.(start|end)_tokens): .* of letters_digits -> remove it
+((?P<own>\w*dataset_reader[^:]*)\.type): "bert-pretrained" -> \2.type: "pretrained_transformer_mismatched", with model_name for pretrained_model, max_length for max_pieces, and none of the other keys
+((?P<own>model[^:]*)\.type): "bert-pretrained" -> \2.type: "pretrained_transformer_mismatched", with model_name for pretrained_model, and train_parameters and last_layer_only for requires_grad and top_layer_only, which were false by default
+((?P<own>model[^:]*)\.(initializer|regularizer)): (\[.*) -> \1: {"regexes": \4}
 ((?P<own>model)\.similarity_function)\b.* -> model.matrix_attention
-((?P<own>model.*)\.(embedder_to_indexer_map|allow_unmatched_keys))\b.* -> remove it
-((?P<own>model.*text_field_embedder)\.(?!(token_embedders|_pretrained)\.)(\w+))\..* -> \2.token_embedders.\4
+((?P<own>model[^:]*)\.(embedder_to_indexer_map|allow_unmatched_keys))\b.* -> remove it
+((?P<own>model[^:]*text_field_embedder)\.(?!(token_embedders|_pretrained)\.)(\w+))\..* -> \2.token_embedders.\4
 ((?P<own>vocabulary)\.(directory_path|extend)): .* -> directory, with the type "from_files" or "extend"
 ((?P<own>trainer)\.cuda_device): \[(-?\d+)\] -> \1: \3
 ((?P<own>trainer)\.cuda_device): (\[.*) -> distributed.cuda_devices: \3
@@ -136,6 +137,7 @@ def _check_and_create(params: Params, *args: Any, **kwargs: Any) -> None:
 
 def _check_and_load(config: Params, *args: Any, **kwargs: Any) -> Any:
     used = ("dataset_reader", "validation_dataset_reader", "model")
+    remove_keys_from_params(config.get("model"))  # as AllenNLP does before it makes the model
     check({key: value for key, value in config.as_dict(quiet=True).items() if key in used})
     return _load_dataset_readers(config, *args, **kwargs)
 
