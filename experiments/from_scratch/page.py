@@ -20,6 +20,7 @@ SHOWN = {
     "masked": "masked transformer, word pieces",
 }
 """What tables call a model."""
+SETTINGS = "tokens", "layers", "dropout", "rate"
 REACHED = "CPU minutes", "perplexity", "tags, %"
 
 
@@ -34,8 +35,8 @@ def sections(folder: Path, pictures: Path) -> dict[str, str]:
     found, title = curves(rows), "A biLM and transformers, trained on the same small text"
     last = [(SHOWN[kind], n, points[-1]) for (n, kind), points in found.items()]
     lines = [[name, n, *_settings(x), *over_seeds(rows, x)] for name, n, x in last]
-    heads = ["trained until its best result", "tokens", "layers", "dropout", "rate", *REACHED]
-    shown = "; ".join(f"{name}: {_described(row)}" for name, _, row in last)
+    heads = ["trained until its best result", *SETTINGS, *REACHED]
+    shown = "; ".join(map(_described, lines))
     save(picture(found), pictures / "from_scratch.svg", title, shown)
     return {
         "From scratch": f"{table(heads, lines)}\n\n![{title}: {shown}](results/from_scratch.svg)",
@@ -75,7 +76,7 @@ def over_seeds(rows: Sequence[Row], last: Row) -> list[object]:
     of_seeds = list({row["settings"]["seed"]: row for row in alike}.values())
     columns = [[row["metrics"].get(x) for row in of_seeds] for x in ("perplexity", "accuracy")]
     summaries = [Summary(x, len(x), of_seeds) if None not in x else "" for x in columns]
-    return [last["seconds"] / 60, *summaries]
+    return [f"{last['seconds'] / 60:.1f}", *summaries]
 
 
 def picture(found: Mapping[tuple[int, str], Sequence[Row]]) -> Figure:
@@ -108,13 +109,9 @@ def _settings(row: Row) -> tuple[str, str, str]:
     return f"{of['layers']} x {of['dim']}", f"{of['dropout']:g}", rate
 
 
-def _reached(row: Row) -> tuple[object, ...]:
-    metrics = row["metrics"]
-    return row["seconds"] / 60, metrics.get("perplexity", ""), metrics["accuracy"]
-
-
-def _described(row: Row) -> str:
-    return ", ".join(f"{name} {x:.1f}" for name, x in zip(REACHED, _reached(row)) if x != "")
+def _described(line: Sequence[object]) -> str:
+    reached = zip(REACHED, map(str, line[-len(REACHED) :]))
+    return f"{line[0]}, {line[1]:,} tokens: " + ", ".join(f"{name} {x}" for name, x in reached if x)
 
 
 def by_time(rows: Sequence[Row]) -> str:
@@ -123,9 +120,8 @@ def by_time(rows: Sequence[Row]) -> str:
     for kind, name in SHOWN.items():
         own = [row for row in rows if row["settings"]["model"] == kind]
         for row in sorted(own, key=lambda x: (x["settings"]["tokens"], _settings(x), x["seconds"])):
-            of = row["settings"]
-            line = [name, of["tokens"], *_settings(row), of["seed"], row["metrics"]["epochs"]]
-            lines.append([*line, *_reached(row)])
-    return table(
-        ["model", "tokens", "layers", "dropout", "rate", "seed", "epochs", *REACHED], lines
-    )
+            of, metrics = row["settings"], row["metrics"]
+            line = [name, of["tokens"], *_settings(row), of["seed"], metrics["epochs"]]
+            reached = row["seconds"] / 60, metrics.get("perplexity", ""), metrics["accuracy"]
+            lines.append([*line, *reached, row["processor"].replace("(R)", "")])
+    return table(["model", *SETTINGS, "seed", "epochs", *REACHED, "processor"], lines)
