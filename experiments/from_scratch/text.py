@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from elmo_plugin.checks import InputError
 from experiments.probe import Tagged, probe_accuracy
 
 
@@ -19,7 +20,10 @@ class Text(NamedTuple):
 
 
 def read_text(folder: Path, n_tokens: int | None) -> Text:
-    """The text of a folder; `n_tokens`: the size of the training text, by default all."""
+    """
+    The text of a folder; `n_tokens`: the size of the training text, by default all. Raises
+    `InputError` without text.
+    """
     files = [
         [line.split() for line in file.read_text("utf-8").splitlines() if line.strip()]
         for file in sorted(folder.glob("*.txt"))
@@ -27,6 +31,8 @@ def read_text(folder: Path, n_tokens: int | None) -> Text:
     parts = [lines[: len(lines) * 19 // 20] for lines in files]
     heldout = [s for lines, part in zip(files, parts) for s in lines[len(part) :]]
     every = sum(len(s) for part in parts for s in part)
+    if not every:
+        raise InputError(f"{folder}: expected text in files *.txt, found none")
     share = min(1.0, n_tokens / every) if n_tokens else 1.0
     train = [s for part in parts for s in part[: round(share * len(part))]]
     counts = Counter(word for s in train for word in s)
