@@ -248,7 +248,8 @@ def python_names() -> Iterator[str]:
         loaded = __import__(module, fromlist=names)
         for name in names:
             text = " ".join(summary(getattr(loaded, name)).partition("\n\n")[0].split())
-            rows.append(f"| `{name}` | {SENTENCE.split(text)[0]} | {where(name)} |")
+            sentence = re.sub(":$", ".", SENTENCE.split(text)[0])
+            rows.append(f"| `{name}` | {sentence} | {where(name)} |")
         yield "\n".join(rows)
 
 
