@@ -225,9 +225,10 @@ def commands() -> Iterator[str]:
 
 def spelled(action: argparse.Action) -> str:
     """An argument as one writes it."""
+    several = " ..." if action.nargs == "+" else ""
     if not action.option_strings:
-        return f"`{action.metavar or action.dest}`"
-    value = "" if action.nargs == 0 else action.metavar or action.dest.upper()
+        return f"`{action.metavar or action.dest}{several}`"
+    value = "" if action.nargs == 0 else f"{action.metavar or action.dest.upper()}{several}"
     if action.choices:
         value = "{" + ",".join(map(str, action.choices)) + "}"
     return f"`{' '.join([*action.option_strings, *[value] * bool(value)])}`"
@@ -248,7 +249,8 @@ def python_names() -> Iterator[str]:
         loaded = __import__(module, fromlist=names)
         for name in names:
             text = " ".join(summary(getattr(loaded, name)).partition("\n\n")[0].split())
-            rows.append(f"| `{name}` | {SENTENCE.split(text)[0]} | {where(name)} |")
+            sentence = re.sub(":$", ".", SENTENCE.split(text)[0])
+            rows.append(f"| `{name}` | {sentence} | {where(name)} |")
         yield "\n".join(rows)
 
 

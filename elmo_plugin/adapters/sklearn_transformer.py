@@ -39,7 +39,8 @@ class ElmoVectors(*BASES):  # type: ignore[misc]
     layer : `str | int`, optional (default = `"average"`)
         See `Elmo.embed`; a layer for which it gives one vector per token.
     raw : `bool`, optional (default = `False`)
-        Whether texts are raw English, to split into tokens as in `Elmo.embed`. Needs nltk.
+        Whether texts are raw English, to split into tokens as in `Elmo.embed`. Needs nltk
+        and nupunkt.
     device : `str | torch.device`, optional (default = `"cpu"`)
         Device of the biLM, such as `"cuda"`.
     precision : `str`, optional

@@ -27,7 +27,11 @@ PLUGIN_ADDRESSES = ("docs://", "task://")
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """The biLM, where and how precisely it is computed, and the tokens that it reads."""
     installed = ", ".join(pretrained_names())
-    parser.add_argument("--pretrained", help=f"the name of an installed model: {installed}")
+    parser.add_argument(
+        "--pretrained",
+        help=f"the name of an installed model: {installed}; this, --archive-file, or "
+        "--options-file with --weight-file is required",
+    )
     parser.add_argument("--archive-file", help=NAMES_OF_A_BILM)
     parser.add_argument("--options-file", help="the options file of bilm-tf")
     parser.add_argument("--weight-file", help="the weight file of bilm-tf")

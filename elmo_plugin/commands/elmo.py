@@ -67,7 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_layers(parser: argparse.ArgumentParser) -> None:
     layers = parser.add_mutually_exclusive_group(required=True)
     for layer, text in (
-        ("all", "all layers, from the word layer up: (layers, tokens, vector size)"),
+        (
+            "all",
+            "all layers, from the word layer up: (layers, tokens, vector size); this, --top, "
+            "--average or --layer is required",
+        ),
         ("top", "the top layer: (tokens, vector size)"),
         ("average", "the average of all layers: (tokens, vector size)"),
     ):

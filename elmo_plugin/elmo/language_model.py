@@ -183,6 +183,7 @@ class LanguageModel(BiLMLayers):
         # Returns
 
         `SentenceScores`, or a list with one per sentence
+            The log probabilities of the words, of the end and of the beginning, in `base`.
 
         # Raises
 

@@ -33,7 +33,7 @@ class ValidateEveryCallback(TrainerCallback):
     `learning_curve` draws each result. The weights that are trained do not change.
 
     With `num_batches`, a recovered run ends with the same `best.th` as one that was not stopped;
-    with `num_seconds`, a checkpoint is saved with each `best.th`, so that it is not lost.
+    with `num_seconds`, the checkpointer `bilm` saves a checkpoint with each `best.th`.
     For `patience`, an epoch has improved if any of its results has.
 
     Registered as a `TrainerCallback` with name "validate_every".
@@ -41,10 +41,10 @@ class ValidateEveryCallback(TrainerCallback):
     # Parameters
 
     num_batches : `int`, optional
-        Number of batches of an epoch after which the model is validated, again and again.
+        Number of batches between two validations, counted from the start of each epoch.
     num_seconds : `float`, optional
-        Seconds between two validations, by the clock of the first process, if `num_batches` is not
-        given.
+        Seconds between two validations, by the clock of the first process. Exactly one of the two
+        parameters is required.
     """
 
     def __init__(

@@ -125,8 +125,8 @@ class BiLMDataLoader(DataLoader):
     window : `int`, optional (default = `20`)
         T, the number of time steps of backpropagation.
     shuffle : `str`, optional (default = `"sentences"`)
-        `"sentences"` shuffles the sentences in each epoch. `null` keeps the order of the text, for
-        evaluation (the shards of a corpus are cut into rows one after another).
+        `"sentences"` shuffles the shards of the corpus and the sentences within each, in each
+        epoch. `null` keeps the order of the text, for evaluation. Each shard is cut into rows.
     seed : `int`, optional (default = `13370`)
         Seed of the order, which depends only on this and the number of the epoch.
     restart_every : `int`, optional

@@ -39,7 +39,7 @@ class ElmoTokenIndexer(ELMoTokenCharactersIndexer):
     # Parameters
 
     namespace : `str`, optional (default = `"elmo_characters"`)
-        Name of the indexer. No vocabulary is used.
+        As in AllenNLP; it has no effect, because no vocabulary is used.
     tokens_to_add : `Dict[str, int]`, optional
         Tokens to represent by a single character, and its id in bilm-tf, from -1 (which has no
         weights) to 260. For a trained model, use ids of unused characters, such as 1 to 31.

@@ -36,7 +36,7 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
     are in `modules/language_model.py`.
 
     On windows of the `bilm` data loader, each row continues from its LSTM state after the previous
-    window. Batches of sentences (`evaluate`, `predict`) start from `initial_state`.
+    window, in `evaluate` too. Batches of sentences, as in `predict`, start from `initial_state`.
 
     Gradients are those of the loss times the window's length, as in bilm-tf, whose initial Adagrad
     accumulator of 1.0 and gradient norm of 10 presuppose this factor. The reported loss does not
