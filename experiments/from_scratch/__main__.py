@@ -32,6 +32,8 @@ from experiments.probe import Tagged, read_treebank
 from experiments.rows import ORIGIN, ROOT, Row, read_rows, save_rows
 
 CONFIG = ROOT / "training_configs" / "bilm.jsonnet"
+DIM = 512
+"""The cells of that config's biLM; with others, its projection and its filters grow as much."""
 
 
 def of_transformer(
@@ -64,7 +66,8 @@ def of_elmo(text: Text, treebank: Sequence[Tagged], arguments: Any) -> tuple[Row
         for name in ("train", "heldout"):
             lines = "".join(" ".join(s) + "\n" for s in getattr(text, name))
             Path(folder, f"{name}.txt").write_text(lines, "utf-8")
-        dropout = 0.2 if arguments.epochs > 4 else 0.0
+        dropout, dim = 0.2 if arguments.epochs > 4 else 0.0, arguments.dim
+        filters = Params.from_file(CONFIG).as_dict()["model"]["char_cnn"]["filters"]
         changes: Row = {
             "train_data_path": f"{folder}/train.txt",
             "validation_data_path": None,
@@ -74,6 +77,9 @@ def of_elmo(text: Text, treebank: Sequence[Tagged], arguments: Any) -> tuple[Row
             "random_seed": arguments.seed,
             "model.precision": "bf16",
             "model.dropout": dropout,
+            "model.char_cnn.filters": [[width, n * dim // DIM] for width, n in filters],
+            "model.lstm.dim": dim,
+            "model.lstm.projection_dim": dim // 8,
             "trainer.num_epochs": arguments.epochs,
             "trainer.validation_metric": "-sampled_loss",
         }
@@ -95,7 +101,7 @@ def of_elmo(text: Text, treebank: Sequence[Tagged], arguments: Any) -> tuple[Row
             "perplexity": math.exp(total / n_counted(text)),
             "accuracy": probe(found, treebank),
         }
-    settings = {"layers": 2, "dim": 512, "dropout": dropout, "steps": arguments.epochs}
+    settings = {"layers": 2, "dim": dim, "dropout": dropout, "steps": arguments.epochs}
     return settings, metrics, seconds
 
 
@@ -108,13 +114,14 @@ def main() -> None:
     parser.add_argument("--tokens", type=int)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--dim", type=int)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--minutes", type=float, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=FILE)
     arguments = parser.parse_args()
+    arguments.dim = arguments.dim or (DIM if arguments.model == "elmo" else 128)
     torch.set_num_threads(1)
     keep_freed_memory()  # as in the biLM's config
     text = read_text(arguments.text, arguments.tokens)
