@@ -77,7 +77,7 @@ def of_elmo(text: Text, treebank: Sequence[Tagged], arguments: Any) -> tuple[Row
             "random_seed": arguments.seed,
             "model.precision": "bf16",
             "model.dropout": dropout,
-            "model.char_cnn.filters": [[width, n * dim // DIM] for width, n in filters],
+            "model.char_cnn.filters": [[width, n * dim // DIM or 1] for width, n in filters],
             "model.lstm.dim": dim,
             "model.lstm.projection_dim": dim // 8,
             "trainer.num_epochs": arguments.epochs,
