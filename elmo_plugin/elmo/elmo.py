@@ -83,7 +83,7 @@ class Elmo(BiLMLayers):
         precision are set. Modules that have the same biLM share these two; a `copy.deepcopy` of it
         can have others.
     num_output_representations : `int`, optional (default = `1`)
-        Number of mixes, each with its own weights.
+        Number of mixes, each with its own weights. The embedder concatenates them.
     do_layer_norm : `bool`, optional (default = `False`)
         Whether to normalize each layer before mixing, by the mean and variance of each sentence;
         in `forward`, which tasks use, by those of the whole batch, as in AllenNLP.

@@ -54,7 +54,8 @@ class BiLMVocabulary(Vocabulary):
         corpus : `str`, optional
             Path of a text or of an encoded corpus, as for the `bilm` data loader.
         file : `str`, optional
-            Vocabulary file instead of `corpus`: one word per line, sorted by frequency.
+            Vocabulary file instead of `corpus`: one word per line, sorted by frequency, after
+            `<S>`, `</S>` and `<UNK>`.
         max_size : `int`, optional
             Maximum number of words, including `<S>`, `</S>` and `<UNK>`. By default 100,000 words
             of a corpus, and all words of a file.
