@@ -21,6 +21,8 @@ SHOWN = {
 }
 """What tables call a model."""
 SETTINGS = "tokens", "layers", "dropout", "rate"
+MINUTES, PERPLEXITIES = (1, 2, 5, 10, 20, 50), (70, 100, 150, 200, 300, 600)
+"""Where the picture has ticks."""
 REACHED = "CPU minutes", "perplexity", "tags, %"
 
 
@@ -91,10 +93,15 @@ def picture(found: Mapping[tuple[int, str], Sequence[Row]]) -> Figure:
             values = [row["metrics"].get(metric, math.nan) for row in points]
             minutes = [row["seconds"] / 60 for row in points]
             panel.plot(minutes, values, style, color=color, markersize=4, label=label)
-            panel.set_xlabel("CPU minutes on one thread")
     panels[0].set_ylabel("perplexity of held-out words")
-    panels[1].set_ylabel("accuracy of the probe for parts of speech, %")
-    panels[0].set_ylim(bottom=0)
+    panels[0].set_yscale("log")
+    panels[0].set_yticks(PERPLEXITIES, map(str, PERPLEXITIES))
+    panels[1].set_ylabel("tags, %")
+    for panel in panels:
+        panel.set_xlabel("CPU minutes on one thread")
+        panel.set_xscale("log")
+        panel.set_xticks(MINUTES, map(str, MINUTES))
+        panel.minorticks_off()
     figure.legend(*panels[1].get_legend_handles_labels(), ncols=2, loc="outside upper center")
     return figure
 
