@@ -111,13 +111,16 @@ def main() -> None:
     parser.add_argument("text", type=Path)
     parser.add_argument("treebank", type=Path)
     parser.add_argument("model", choices=["elmo", "words", "pieces", "masked"])
-    parser.add_argument("--tokens", type=int)
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--dim", type=int)
-    parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--minutes", type=float, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
+    parser.add_argument("--tokens", type=int, help="of the training text")
+    parser.add_argument("--epochs", type=int, default=1, help="of a biLM")
+    parser.add_argument("--layers", type=int, default=2, help="of a transformer")
+    parser.add_argument("--dim", type=int, help="cells of a biLM (512), or of a transformer (128)")
+    parser.add_argument("--dropout", type=float, default=0.1, help="of a transformer")
+    parser.add_argument("--rate", type=float, default=1e-3, help="of a transformer")
+    minutes = [1, 2, 4, 8, 16, 32, 64]
+    parser.add_argument(
+        "--minutes", type=float, nargs="+", default=minutes, help="at which a transformer is copied"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=FILE)
     arguments = parser.parse_args()

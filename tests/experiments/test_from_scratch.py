@@ -7,7 +7,7 @@ import torch
 from experiments.from_scratch import transformers
 from experiments.from_scratch.__main__ import main
 from experiments.from_scratch.page import FILE, sections
-from experiments.from_scratch.text import Text
+from experiments.from_scratch.text import Text, read_text
 from experiments.from_scratch.transformers import WINDOW, Transformer, Units, perplexity
 from experiments.rows import read_rows
 from tests.conftest import write_file
@@ -59,6 +59,8 @@ def test_rows_and_table(tmp_path, monkeypatch) -> None:
     rates is among the best results. With initial weights the probe has half of the tags right,
     because every second sentence of its training set is left out. A biLM after a few steps takes
     the five words, <UNK> and the two boundaries to be equally probable."""
+    with pytest.raises(ValueError, match=f"^{tmp_path}: expected text"):
+        read_text(tmp_path, None)
     write_file(tmp_path / "text" / "a.txt", "the dog threw the stick .\n" * 40)
     for split in ("train", "dev"):
         write_file(tmp_path / "ewt" / f"en_ewt-ud-{split}.conllu", CONLLU * 4)
