@@ -11,9 +11,9 @@ from elmo_plugin.formats.bilm_tf.folder import write_model_files
 from elmo_plugin.formats.find import NAMES_OF_A_BILM, find_bilm
 
 DESCRIPTION = """
-Writes a biLM as bilm-tf's options.json and weights.hdf5, with vocabulary.txt for a trained bilm
-and elmo_mixes.json for a task model with trained mixes, and says whether AllenNLP's own ELMo
-can read them.
+Writes a biLM as bilm-tf's options.json and weights.hdf5, with vocabulary.txt if it has the
+words of a softmax or of a table, and elmo_mixes.json for a task model with trained mixes, and
+says whether AllenNLP's own ELMo can read them.
 """
 
 
