@@ -3,7 +3,7 @@ Trains the biLM of `training_configs/bilm.jsonnet` and small transformers on the
 compare what each reaches in which time. Each result becomes a row of
 `experiments/results/from_scratch.jsonl`:
 
-    python -m experiments.from_scratch TEXT UD_English-EWT elmo --epochs 6
+    python -m experiments.from_scratch TEXT UD_English-EWT elmo --epochs 8 --dropout 0.2
     python -m experiments.from_scratch TEXT UD_English-EWT words --layers 2 --dim 128 --rate 1e-3
 
 TEXT is a folder of files with one tokenized sentence per line. The last twentieth of each is held

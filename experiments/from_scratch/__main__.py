@@ -16,7 +16,7 @@ from elmo_plugin import Elmo, LanguageModel
 from elmo_plugin.plugin.callbacks.keep_freed_memory import keep_freed_memory
 from experiments import from_scratch as package
 from experiments import new_parser, run
-from experiments.from_scratch.page import FILE, by_time
+from experiments.from_scratch.page import FILE, SHOWN, by_time
 from experiments.from_scratch.text import Text, halved, n_counted, probe, read_text
 from experiments.from_scratch.transformers import (
     ROWS,
@@ -34,6 +34,7 @@ from experiments.rows import ORIGIN, ROOT, Row, read_rows, save_rows
 CONFIG = ROOT / "training_configs" / "bilm.jsonnet"
 DIM = 512
 """The cells of that config's biLM; with others, its projection and its filters grow as much."""
+MINUTES = 1, 2, 4, 8, 16, 32, 64
 
 
 def of_transformer(
@@ -66,7 +67,7 @@ def of_elmo(text: Text, treebank: Sequence[Tagged], arguments: Any) -> tuple[Row
         for name in ("train", "heldout"):
             lines = "".join(" ".join(s) + "\n" for s in getattr(text, name))
             Path(folder, f"{name}.txt").write_text(lines, "utf-8")
-        dropout, dim = 0.2 if arguments.epochs > 4 else 0.0, arguments.dim
+        dim, dropout = arguments.dim, arguments.dropout
         filters = Params.from_file(CONFIG).as_dict()["model"]["char_cnn"]["filters"]
         changes: Row = {
             "train_data_path": f"{folder}/train.txt",
@@ -110,21 +111,22 @@ def main() -> None:
     parser.prog = "python -m experiments.from_scratch"
     parser.add_argument("text", type=Path)
     parser.add_argument("treebank", type=Path)
-    parser.add_argument("model", choices=["elmo", "words", "pieces", "masked"])
-    parser.add_argument("--tokens", type=int, help="of the training text")
-    parser.add_argument("--epochs", type=int, default=1, help="of a biLM")
-    parser.add_argument("--layers", type=int, default=2, help="of a transformer")
-    parser.add_argument("--dim", type=int, help="cells of a biLM (512), or of a transformer (128)")
-    parser.add_argument("--dropout", type=float, default=0.1, help="of a transformer")
-    parser.add_argument("--rate", type=float, default=1e-3, help="of a transformer")
-    minutes = [1, 2, 4, 8, 16, 32, 64]
-    parser.add_argument(
-        "--minutes", type=float, nargs="+", default=minutes, help="at which a transformer is copied"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--results", type=Path, default=FILE)
+    models = parser.add_subparsers(dest="model", required=True, metavar="MODEL")
+    for kind, name in SHOWN.items():
+        is_bilm = kind == "elmo"
+        own = models.add_parser(kind, help=name)
+        own.add_argument("--tokens", type=int, help="of the training text")
+        own.add_argument("--dim", type=int, default=DIM if is_bilm else 128)
+        own.add_argument("--dropout", type=float, default=0.0 if is_bilm else 0.1)
+        own.add_argument("--seed", type=int, default=0)
+        own.add_argument("--results", type=Path, default=FILE)
+        if is_bilm:
+            own.add_argument("--epochs", type=int, default=1)
+        else:
+            own.add_argument("--layers", type=int, default=2)
+            own.add_argument("--rate", type=float, default=1e-3)
+            own.add_argument("--minutes", type=float, nargs="+", default=MINUTES)
     arguments = parser.parse_args()
-    arguments.dim = arguments.dim or (DIM if arguments.model == "elmo" else 128)
     torch.set_num_threads(1)
     keep_freed_memory()  # as in the biLM's config
     text = read_text(arguments.text, arguments.tokens)

@@ -66,10 +66,10 @@ def test_rows_and_table(tmp_path, monkeypatch) -> None:
         write_file(tmp_path / "ewt" / f"en_ewt-ud-{split}.conllu", CONLLU * 4)
     file = tmp_path / FILE.name
     monkeypatch.setattr(transformers, "WARM_UP", 1)
-    short = ["--layers", "1", "--dim", "64", "--minutes", "0.01", "--results", file]
-    for arguments in ("words --rate 0.01", "words --rate 0", "pieces", "masked", "elmo"):
-        given = ["from_scratch", tmp_path / "text", tmp_path / "ewt", *arguments.split(), *short]
-        monkeypatch.setattr("sys.argv", list(map(str, given)))
+    short, shared = "--layers 1 --minutes 0.01", f"--dim 64 --results {file}"
+    kinds = [f"{x} {short}" for x in ("words --rate 0.01", "words --rate 0", "pieces", "masked")]
+    for kind in (*kinds, "elmo"):
+        monkeypatch.setattr("sys.argv", f"- {tmp_path}/text {tmp_path}/ewt {kind} {shared}".split())
         main()
     trained, untrained, *others = read_rows(file)
     assert trained["metrics"]["perplexity"] < 3 < untrained["metrics"]["perplexity"]
