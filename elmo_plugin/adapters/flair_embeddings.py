@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from elmo_plugin.adapters import load_model, missing
-from elmo_plugin.elmo.elmo import Elmo
+from elmo_plugin.elmo.elmo import Elmo, check_layer
 from elmo_plugin.elmo.frozen import weights_digest
 from elmo_plugin.modules import BiLM
 from elmo_plugin.options import BiLMOptions
@@ -49,9 +49,10 @@ class ElmoEmbeddings(TokenEmbeddings):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         settings = {"precision": precision, "initial_state": initial_state}
-        elmo = load_model(model, device=device or flair.device, **settings)
+        device = flair.device if device is None else device
+        elmo = load_model(model, device=device, **settings)
         self.elmo = elmo.requires_grad_(False)  # the mix too
-        self.layer = layer
+        self.layer = layer = check_layer(layer, elmo.n_layers)
         # flair computes what a sentence does not have under this name yet.
         digest = weights_digest(elmo)
         digest.update(f"{elmo.mix_settings} {elmo.bilm.permitted_precision}".encode())

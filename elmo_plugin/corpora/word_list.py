@@ -51,15 +51,18 @@ def _with_forms(words: Any) -> Collection[tuple[Any, Any]]:
 def _read(path: str | os.PathLike) -> Iterator[tuple[str, str | list[str]]]:
     """
     Each word of a file with its forms. Spaces separate the forms of one token, which are one
-    string, and tabs those that may have several. Spaces beside tabs have no meaning.
+    string, and tabs those that may have several; a single one of these ends in a tab. Spaces beside
+    tabs have no meaning.
     """
     file = Path(local_path(path, "a file of words"))
+    if ".csv" in file.name.lower():
+        fail("words", "a text, with a word in each line and a tab before its forms", str(path))
     for number, line in enumerate(read_lines(file, str(path), is_text=False), 1):
-        word, *forms = map(str.strip, line.strip().split("\t"))
+        word, *forms = map(str.strip, line.lstrip().split("\t"))
         for form in filter(FREQUENCY.fullmatch, forms):
             fail(f"{path}, line {number}", f"forms of {word} after the tab, no numbers", form)
         if word:
-            yield word, forms[0] if len(forms) == 1 else forms or [word]
+            yield word, forms[0] if len(forms) == 1 else [*filter(None, forms)] or [word]
 
 
 def _checked_forms(word: Any, forms: Any) -> Iterator[str]:

@@ -358,7 +358,7 @@ class BiLMLayers(CarriesState):
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         with lock_of(self.carried), lock_of(self.bilm):
-            self.clear_caches()  # they would stay on the old device
+            self._frozen = None  # it would stay on the old device
             return super()._apply(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:

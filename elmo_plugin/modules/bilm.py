@@ -238,7 +238,9 @@ class BiLM(nn.Module):
         sentence starts in training; or `"carry"`, the final state of the same batch row in the
         previous batch, as in bilm-tf and AllenNLP, so that a vector depends on earlier batches.
         This state is `carried`, by default zeros, whose type may be one that the biLM had before.
+        Raises an `InputError` for another `kind`.
         """
+        check_choice("initial_state", kind, INITIAL_STATES)
         if kind == "warm":
             return self.warm_state(batch_size)
         if kind == "carry" and carried is not None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from elmo_plugin.checks import InputError, check_flag, optional_count
+from elmo_plugin.checks import InputError, check_flag, fail, optional_count
 from elmo_plugin.ops.linear import is_on_cpu, linear, on_device, product_dtype
 from elmo_plugin.ops.softmax import log_likelihoods, sampled_softmax_loss, softmax_loss
 from elmo_plugin.ops.streams import Shared, shared
@@ -99,9 +99,10 @@ class SampledSoftmax(nn.Module):
         """
         The sum of the negative log likelihoods, a scalar: sampled in training mode, exact in
         evaluation mode. `hidden`: hidden vectors, shape `(..., P)`. `targets`: word numbers, shape
-        `(...)`; `IGNORE` at positions without a prediction.
+        `(...)`; `IGNORE` at positions without a prediction. Raises an `InputError` for targets of
+        another shape.
         """
-        hidden, targets = hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1).long()
+        hidden, targets = _flat(hidden, targets)
         is_sampled = self.training and self.n_negative_samples is not None
         if is_sampled and not is_on_cpu(hidden):
             # A GPU computes rows without a prediction too, as the CPU would wait for their number.
@@ -120,8 +121,7 @@ class SampledSoftmax(nn.Module):
         result has shape `(...)`. To bound memory, rows are computed in chunks, and a chunk's logits
         are recomputed for the gradient.
         """
-        flat_hidden = hidden.reshape(-1, hidden.size(-1))
-        flat_targets = targets.reshape(-1).long()
+        flat_hidden, flat_targets = _flat(hidden, targets)
         if not torch.is_grad_enabled():
             real = flat_targets != IGNORE
             found = flat_hidden.new_zeros(flat_targets.shape)
@@ -179,6 +179,13 @@ class SampledSoftmax(nn.Module):
             weight = F.embedding(numbers, self.weight, sparse=True)
             return weight, torch.gather(self.bias, 0, numbers, sparse_grad=True)
         return F.embedding(numbers, self.weight), self.bias[numbers]
+
+
+def _flat(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Hidden vectors and their targets as rows, shapes `(n, P)` and `(n,)`."""
+    if targets.shape != hidden.shape[:-1]:
+        fail("targets", f"the shape {tuple(hidden.shape[:-1])}, of hidden", tuple(targets.shape))
+    return hidden.reshape(-1, hidden.size(-1)), targets.reshape(-1).long()
 
 
 def log_uniform_sample(

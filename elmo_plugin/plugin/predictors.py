@@ -8,7 +8,6 @@ predictors, only a line feed ends a line, a byte order mark is left out, and err
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from copy import deepcopy
@@ -24,7 +23,7 @@ from allennlp.models import Model
 from allennlp.predictors import Predictor
 
 from elmo_plugin.checks import InputError, named, shown
-from elmo_plugin.commands.streams import printable
+from elmo_plugin.commands.streams import printable, standard_input
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.language_model import LanguageModel, Substitute
 from elmo_plugin.elmo.scores import SentenceScores
@@ -211,8 +210,11 @@ def _lines(input_file: str, name: str, is_own: bool) -> Iterator[str]:
         refuse_table(name)
         yield from read_lines(Path(local_path(input_file, "a file")), name, is_text=False)
         return
-    stdin = nullcontext(sys.stdin.buffer)
-    with stdin if input_file == "-" else open_compressed(input_file, "rb", None) as file:
+    if input_file == "-":
+        opened: Any = nullcontext(standard_input("input_file").buffer)
+    else:
+        opened = open_compressed(input_file, "rb", None)
+    with opened as file:
         for number, line in enumerate(file):
             text = decode(line, name, number).replace("\r\n", "\n")
             yield text if number else text.removeprefix(BYTE_ORDER_MARK)

@@ -1,8 +1,9 @@
 """Reads tables: CSV or TSV with a header, in plain or compressed files, as `text/lines.py`."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,8 +21,8 @@ def read_table(
     quoted as in CSV.
 
     Raises an `InputError` as `read_lines`, if the table does not have each of these columns once,
-    and one that names the line if a row does not have the fields of the header, or if one of these
-    fields is blank.
+    and one that names a row's first line if the row does not have the fields of the header, if one
+    of these fields is blank, or if its quotes do not end.
     """
     # The limit, 131,072 characters by default, belongs to the process, so it is only raised.
     csv.field_size_limit(max(csv.field_size_limit(), LINE_BYTES))
@@ -29,20 +30,30 @@ def read_table(
     first = next(lines, "\n")
     is_tsv = ".tsv" in Path(name).name.lower() and "," not in first
     delimiter = "\t" if "\t" in first or is_tsv else ","
-    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
-    try:
-        header = next(reader)
-        wanted = [*columns, *filter(header.count, optional)]
-        for column in wanted:
-            if header.count(column) != 1:
-                fail(name, f"a table with one column {column}", header)
-        for row in filter(None, reader):
-            line = f"{name}, line {reader.line_num}"
-            if len(row) != len(header):
-                fail(line, f"{len(header)} fields, as in the header", row)
-            values = [row[header.index(column)] for column in wanted]
-            if blank := [x for x, value in zip(wanted, values) if not value.strip()]:
-                fail(line, f"a value in the column {blank[0]}", "")
-            yield line, *values
-    except csv.Error as error:
-        fail(f"{name}, line {reader.line_num}", "quotes as in CSV", str(error))
+    rows = _rows(chain([first], lines), name, delimiter)
+    header = next(rows)[1]
+    wanted = [*columns, *filter(header.count, optional)]
+    for column in wanted:
+        if header.count(column) != 1:
+            fail(name, f"a table with one column {column}", header)
+    for line, row in filter(itemgetter(1), rows):
+        if len(row) != len(header):
+            fail(line, f"{len(header)} fields, as in the header", row)
+        values = [row[header.index(column)] for column in wanted]
+        if blank := [x for x, value in zip(wanted, values) if not value.strip()]:
+            fail(line, f"a value in the column {blank[0]}", "")
+        yield line, *values
+
+
+def _rows(lines: Iterable[str], name: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
+    """What errors call each row, by its first line, and its fields."""
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    while True:
+        line = f"{name}, line {reader.line_num + 1}"
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            fail(line, "quotes as in CSV", str(error))
+        if row is None:
+            return
+        yield line, row

@@ -6,6 +6,7 @@ import pytest
 
 from elmo_plugin.checks import InputError
 from elmo_plugin.corpora.word_list import word_forms
+from tests.conftest import write_file
 
 
 def test_words(tmp_path: Path) -> None:
@@ -17,8 +18,12 @@ def test_words(tmp_path: Path) -> None:
     assert word_forms(tmp_path / "words") == expected
     (tmp_path / "words").write_text("ICE \tice cream \t ices\n")
     assert word_forms(tmp_path / "words") == {"ice cream": "ICE", "ices": "ICE"}
+    (tmp_path / "words").write_text("ICE\tice cream\t\n")
+    assert word_forms(tmp_path / "words") == {"ice cream": "ICE"}
     forms = {"dog": ["dog", "dogs"], "play": "play", "caf\u00e9": ("caf\u00e9",)}
     assert word_forms(forms) == expected
+    with pytest.raises(InputError, match=r"^words: .* a tab before its forms, found '.*CSV'"):
+        word_forms(write_file(tmp_path / "WORDS.CSV", "word,form\ndog,dogs\n"))
 
 
 @pytest.mark.parametrize("form", ["1912", "0.43", "1,912", "-1.5e-05", ".5", "0"])

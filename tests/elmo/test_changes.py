@@ -14,6 +14,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrize, prune
 
 from elmo_plugin import Elmo
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules import BiLM
 from tests.compare import assert_close
 
@@ -419,6 +420,9 @@ def test_carry_set_after_building_is_not_cached_on_disk(bilm_files, tmp_path):
     cached.initial_state = right.initial_state = "carry"
     for _ in range(3):
         assert_close(vectors(cached), vectors(right), atol=1e-6, what="carry")
+    right.initial_state = "wram"
+    with pytest.raises(InputError, match=r"^initial_state: expected one of .*'wram'$"):
+        vectors(right)
 
 
 def test_old_weights_are_freed(bilm_files):

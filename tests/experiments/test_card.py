@@ -4,6 +4,7 @@ import sys
 
 from elmo_plugin.text import corpus_cache
 from experiments import card
+from tests.conftest import write_file
 from tests.experiments.test_probe import CONLLU
 
 
@@ -11,12 +12,10 @@ def test_tables(bilm_archive, tmp_path, monkeypatch, capsys):
     """By hand: a row for each kind of text and for all, in tokens, and two rows of the probe."""
     monkeypatch.setattr(corpus_cache, "DEFAULT_CACHE", tmp_path / "cache")
     heldout, treebank = tmp_path / "heldout", tmp_path / "treebank"
-    (heldout / "letters").mkdir(parents=True)
-    (heldout / "news.txt").write_text("the dog .\nhe threw the stick .\n")
-    (heldout / "letters" / "1.txt").write_text("to the dog\n")
-    treebank.mkdir()
+    write_file(heldout / "news.txt", "the dog .\nhe threw the stick .\n")
+    write_file(heldout / "letters" / "1.txt", "to the dog\n")
     for split in ("train", "dev"):
-        (treebank / f"en_ewt-ud-{split}.conllu").write_text(CONLLU)
+        write_file(treebank / f"en_ewt-ud-{split}.conllu", CONLLU)
     arguments = ["card", bilm_archive, "--heldout", str(heldout), "--treebank", str(treebank)]
     arguments += ["--work", str(tmp_path / "work"), "--states", "warm"]
     monkeypatch.setattr(sys, "argv", arguments)

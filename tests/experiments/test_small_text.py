@@ -21,9 +21,7 @@ def test_every_sentence_is_trained_on_or_held_out(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["small_text", str(sources), str(out)])
     small_text.main()
     train, heldout = (
-        Counter(
-            line for file in (out / part).glob("*.txt") for line in file.read_text().split("\n")
-        )
+        Counter(x for file in (out / part).glob("*.txt") for x in file.read_text().split("\n"))
         for part in ("train", "heldout")
     )
     del train[""], heldout[""]

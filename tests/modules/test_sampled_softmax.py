@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from elmo_plugin.checks import InputError
 from elmo_plugin.modules import SampledSoftmax, sampled_softmax
 from elmo_plugin.modules.sampled_softmax import IGNORE, expected_count, log_uniform_sample
 from tests.compare import assert_close
@@ -203,6 +204,8 @@ def test_a_target_that_is_no_word_is_refused(target, call, grad):
     softmax = softmax_of(None).requires_grad_(grad)
     with torch.set_grad_enabled(grad), pytest.raises(IndexError, match="out of"):
         getattr(softmax, call)(torch.randn(2, DIM), torch.tensor([0, target]))
+    with pytest.raises(InputError, match=r"^targets: expected the shape \(2, 3\), of hidden"):
+        getattr(softmax, call)(torch.randn(2, 3, DIM), torch.zeros(3, 2))
 
 
 def test_initial_values_are_bilm_tfs():

@@ -221,9 +221,11 @@ class Echo(Predictor):
 
 
 @pytest.mark.parametrize("last, says", zip("2{\udcff", ["Type", "expected JSON", "expected UTF-8"]))
-def test_lines_of_other_predictors(tmp_path, capsys, last, says) -> None:
+def test_lines_of_other_predictors(tmp_path, capsys, monkeypatch, last, says) -> None:
     """AllenNLP skips blank lines. An error names the line: a number is not an object, a brace is
-    not JSON, and a byte not UTF-8. Windows writes a byte order mark and carriage returns."""
+    not JSON, and a byte not UTF-8. Windows writes a byte order mark and carriage returns. Standard
+    input is closed in some programs."""
+    monkeypatch.setattr(sys, "stdin", None)
     lines = f'\ufeff{{"a": 1}}\r\n\n \n{{"a": 2}}\n\n{last}\n'.encode(errors="surrogateescape")
     text = write_file(tmp_path / "text", lines)
     with pytest.raises((TypeError, InputError)) as error:

@@ -379,10 +379,12 @@
       fail('dims.' + name, embedder_size(name, embedder) + ', the size in the config', dim)
     else dim,
   local embedder_size(name, embedder) =
+    local type = get(embedder, 'type', 'embedding');
     local size =
       if 'elmo_dim' in embedder then get(embedder, 'num_output_representations', 1) * embedder.elmo_dim
-      else if 'embedding_dim' in embedder then projected(embedder, embedder.embedding_dim)
-      else vector_size(get(embedder, 'encoder'));  // of `character_encoding`
+      else if type == 'embedding' && 'embedding_dim' in embedder then
+        projected(embedder, embedder.embedding_dim)
+      else if type == 'character_encoding' then vector_size(get(embedder, 'encoder'));
     if size != null then size
     else fail('the token embedder "' + name + '"', 'its embedding_dim, or its size by dims={ ' + name
                                                    + ': ... }', 'neither'),
@@ -396,7 +398,7 @@
       else encoder.num_filters * std.length(get(encoder, 'ngram_filter_sizes', [2, 3, 4, 5]))
     else if type == 'cnn-highway' then encoder.projection_dim
     else if get(encoder, 'hidden_size') != null then directions(encoder) * encoder.hidden_size
-    else get(encoder, 'embedding_dim'),
+    else if std.member(['boe', 'cls_pooler'], type) then get(encoder, 'embedding_dim'),
 
   local directions(encoder) =
     local is_bidirectional = get(encoder, 'type') == 'stacked_bidirectional_lstm';

@@ -1,7 +1,8 @@
 """
 A patch of AllenNLP's training: a `validation_metric` that the model lacks, and a
 `validation_dataset_reader` with too few characters, were found at the first validation, or at the
-test after the last epoch. Here those of a `bilm` are found before training.
+test after the last epoch, and a trainer that cannot train or save the model at the first batch.
+Here those of a `bilm` are found before training.
 """
 
 from functools import wraps
@@ -10,9 +11,11 @@ from typing import Any
 from allennlp.commands.train import TrainModel
 from allennlp.training import GradientDescentTrainer
 
-from elmo_plugin.checks import check_choice
+from elmo_plugin.checks import check_choice, fail
 from elmo_plugin.plugin.data.data_loader import BiLMDataLoader
 from elmo_plugin.plugin.models.bilm_model import BiLMModel
+from elmo_plugin.plugin.training.checkpointer import BiLMCheckpointer
+from elmo_plugin.plugin.training.optimizer import check_optimizer
 
 _init = TrainModel.__init__
 
@@ -23,6 +26,12 @@ def _init_checked(self: TrainModel, *args: Any, **kwargs: Any) -> None:
     model, trainer = self.model, self.trainer
     if not isinstance(model, BiLMModel) or not isinstance(trainer, GradientDescentTrainer):
         return
+    if trainer._grad_norm is None:
+        fail("trainer.grad_norm", "a number or false", None)
+    if isinstance(trainer._checkpointer, BiLMCheckpointer):
+        trainer._checkpointer.check_trainer(trainer)
+    if model.softmax.sparse_gradients:
+        check_optimizer(model.softmax.parameters())
     validation = trainer._validation_data_loader
     for loader in (trainer.data_loader, validation, self.evaluation_data_loader):
         if isinstance(loader, BiLMDataLoader):

@@ -109,16 +109,20 @@ class BiLMCheckpointer(Checkpointer):
 
     def maybe_save_checkpoint(self, trainer: Any, *completed: int) -> bool:
         """Save a checkpoint if it is time. `completed`: the numbers of epochs and of batches."""
-        if trainer._moving_average is not None:
-            raise InputError(
-                "The checkpointer 'bilm' cannot save a moving_average: expected a trainer without "
-                "one, or else the checkpointer 'default'."
-            )
+        self.check_trainer(trainer)
         is_saved = super().maybe_save_checkpoint(trainer, *completed)
         if not is_saved and (self._is_asked or self._clock.is_due(Point(*completed))):
             self.save_checkpoint(trainer)
             is_saved = True
         return is_saved
+
+    def check_trainer(self, trainer: Any) -> None:
+        """Raise an `InputError` if the trainer has a state that checkpoints do not have."""
+        if trainer._moving_average is not None:
+            raise InputError(
+                "trainer.moving_average: the checkpointer 'bilm' cannot save one; expected a "
+                "trainer without it, or else the checkpointer 'default'"
+            )
 
     def check_texts(self, trainer: GradientDescentTrainer) -> None:
         """

@@ -363,6 +363,9 @@ FEW = {"validation_dataset_reader": {"type": "bilm", "max_characters_per_token":
     "wrong, message",
     [
         ({"validation_data_path": None, "test_data_path": str(TEXT), **FEW}, "least 50.*found 20$"),
+        ({"trainer.grad_norm": None}, "norm: expected a number or false, found null$"),
+        ({"trainer.moving_average": {"type": "exponential"}}, "cannot save one"),
+        ({"model.sparse_gradients": True}, r"expected .* \"clipped_adagrad\".* grad_norm: false"),
         ({"trainer.validation_metric": ["-loss", "+bleu"]}, "metric: .*'perplexity',.* 'bleu'$"),
         ({"trainer.callbacks": [{"type": "validate_every"}]}, "and num_seconds, found neither$"),
         ({"trainer.callbacks": [{**EVERY_20, "num_seconds": 1}]}, "and num_seconds, found both$"),
