@@ -55,6 +55,9 @@ PART_BATCHES = 4
 
 MOST_MIXES = 1000
 
+FORM_OF_MIXES = {"num_output_representations": 1, "do_layer_norm": False, "use_top_only": False}
+"""The parameters with which trained mixes are loaded, with their defaults."""
+
 CHOICES: dict[Any, Callable[[list[Tensor]], Tensor]] = {
     "all": torch.stack,
     "average": lambda layers: torch.stack(layers).mean(dim=0),
@@ -90,7 +93,8 @@ class Elmo(BiLMLayers):
     dropout : `float`, optional (default = `0.0`)
         Dropout rate of the mixed vectors.
     keep_sentence_boundaries : `bool`, optional (default = `False`)
-        Whether to keep the vectors of the two boundaries, as the first and the last of a sentence.
+        Whether `forward` keeps the vectors of the two boundaries, as the first and the last of a
+        sentence.
     scalar_mix_parameters : `Sequence[float]`, optional
         Fixed weights of the L + 1 layers, before the softmax, instead of learned ones: `[1, 0, 0]`
         gives the word layer a share of 0.58, and `[100, 0, 0]` all.
@@ -198,9 +202,9 @@ class Elmo(BiLMLayers):
         `hf://USER/REPOSITORY`; or the name of an installed model. `kwargs` are those of `Elmo`.
 
         A task model and the folder of `save` have trained mixes. They are loaded too, and the
-        parameters of `Elmo` with which they were trained are the defaults of `kwargs`. They are not
-        loaded, with a warning, if `kwargs` have another `num_output_representations`,
-        `do_layer_norm` or `use_top_only`. They are with another `initial_state`.
+        `num_output_representations`, `do_layer_norm`, `use_top_only` and `initial_state` with which
+        they were trained are the defaults of `kwargs`. They are not loaded, with a warning, if
+        `kwargs` have others of the first three.
         """
         return cls.from_found(find_bilm(archive_file), **kwargs)
 
@@ -217,13 +221,15 @@ class Elmo(BiLMLayers):
         elmo.known_words = (loaded.words or [])[:FIRST_WORDS]
         if loaded.mixes is None or has_weights:
             return elmo
+        form = {**FORM_OF_MIXES, **settings}
+        if asked := [key for key in FORM_OF_MIXES if kwargs.get(key, form[key]) != form[key]]:
+            logger.warning("the trained mixes have another %s, and are not loaded", asked[0])
+            return elmo
         states = elmo._state_of_mixes(), loaded.mixes.state
         own, trained = ({name: x.shape for name, x in state.items()} for state in states)
-        normalized = settings.get("do_layer_norm", False)
-        if own == trained and elmo._normalizes == normalized:
-            elmo.load_state_dict(loaded.mixes.state, strict=False)
-        else:
-            logger.warning("the trained mixes are of another number or form, and are not loaded")
+        if own != trained:
+            fail(loaded.mixes.source, f"mixes as it says, with {', '.join(own)}", list(trained))
+        elmo.load_state_dict(loaded.mixes.state, strict=False)
         return elmo
 
     @from_snapshot

@@ -257,7 +257,8 @@ def _mixes(state: State, prefix: str, block: dict[str, Any] | None) -> TrainedMi
         return None
     for name, tensor in mixes.items():
         check_finite(prefix + name, tensor)
-    return TrainedMixes(mixes, mix_settings(block, f"{CONFIG}: the embedder elmo"))
+    source = f"{CONFIG}: the embedder elmo"
+    return TrainedMixes(mixes, mix_settings(block, source), source)
 
 
 ARCHIVE = Format(

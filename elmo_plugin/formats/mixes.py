@@ -31,10 +31,13 @@ class TrainedMixes(NamedTuple):
         Their parameters, such as `scalar_mix_0.gamma`.
     settings : `dict[str, Any]`
         The parameters of `Elmo` with which they were trained, those of `MIX_SETTINGS`.
+    source : `str`
+        Where the settings are, for errors.
     """
 
     state: dict[str, Tensor]
     settings: dict[str, Any]
+    source: str = MIXES
 
 
 MIX_SETTINGS: dict[str, Callable[[str, Any], object]] = {
@@ -74,7 +77,7 @@ def read_mixes(path: Path) -> TrainedMixes:
     for name, number in numbers.items():
         check_number(f"{path}: {name}", number, least=-LARGEST, most=LARGEST)
     state = {name: torch.tensor([float(x)], device="cpu") for name, x in numbers.items()}
-    return TrainedMixes(state, mix_settings(content, str(path)))
+    return TrainedMixes(state, mix_settings(content, str(path)), str(path))
 
 
 class Mix(NamedTuple):
