@@ -72,5 +72,6 @@ def run(args: argparse.Namespace) -> None:
     options = layers[args.layer], args.most, args.seed, args.raw, args.shard, controls
     of_words = write_uses(args.out, elmo, text, args.words, *options)
     missing = [word for word, n_uses in of_words.items() if not n_uses]
-    of_none = f"; none of {', '.join(missing)}{hint_at_tabs(missing)}" if missing else ""
+    where = " in this shard" if args.shard[1] > 1 else ""
+    of_none = f"; none of {', '.join(missing)}{where}{hint_at_tabs(missing)}" if missing else ""
     print_text(f"{args.out}: {of_words.total():,} uses{of_none}")
