@@ -56,7 +56,7 @@ def _read(path: str | os.PathLike) -> Iterator[tuple[str, str | list[str]]]:
     """
     file = Path(local_path(path, "a file of words"))
     if ".csv" in file.name.lower():
-        fail("words", "a text, with a word in each line and a tab before its forms", str(path))
+        fail(str(path), "a text, with a word in each line and tabs before its forms", "a CSV table")
     for number, line in enumerate(read_lines(file, str(path), is_text=False), 1):
         word, *forms = map(str.strip, line.lstrip().split("\t"))
         for form in filter(FREQUENCY.fullmatch, forms):

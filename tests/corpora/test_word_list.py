@@ -22,7 +22,7 @@ def test_words(tmp_path: Path) -> None:
     assert word_forms(tmp_path / "words") == {"ice cream": "ICE"}
     forms = {"dog": ["dog", "dogs"], "play": "play", "caf\u00e9": ("caf\u00e9",)}
     assert word_forms(forms) == expected
-    with pytest.raises(InputError, match=r"^words: .* a tab before its forms, found '.*CSV'"):
+    with pytest.raises(InputError, match=r"WORDS\.CSV: expected a text, .* tabs before its forms"):
         word_forms(write_file(tmp_path / "WORDS.CSV", "word,form\ndog,dogs\n"))
 
 
