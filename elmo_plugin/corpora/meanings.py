@@ -385,6 +385,6 @@ def _members(labels: Iterable[Any]) -> np.ndarray:
     names = needed("pandas").Series([*labels], dtype=object)
     # A table that was read from CSV may have 1.0, "1" or "1.0" where the other has 1.
     names = names.map(lambda x: str(int(x) if is_whole(x) else x), na_action="ignore")
-    names = names.str.removesuffix(".0")
+    names = names.str.replace(r"^(-?\d+)\.0$", r"\1", regex=True)
     numbers = names.mask(names == "-1").factorize()[0]  # -1 for missing values
     return (numbers[:, None] == np.arange(numbers.max(initial=0) + 1)).astype(np.float64)

@@ -16,6 +16,8 @@ from elmo_plugin.text.lines import read_lines
 IN_PATHS = re.compile(r"[./\\:~]")
 """What a string may have that is meant as the path of a file of words, and not as a single word."""
 
+CSV_NAME = re.compile(r"\.csv(\.(gz|xz|zst))?$", re.IGNORECASE)
+
 FREQUENCY = re.compile(r"[+-]?\.?\d[\d.,]*([eE][+-]?\d+)?")
 """A column of a list of frequencies or scores, which is not a list of forms."""
 
@@ -55,7 +57,7 @@ def _read(path: str | os.PathLike) -> Iterator[tuple[str, str | list[str]]]:
     tabs have no meaning.
     """
     file = Path(local_path(path, "a file of words"))
-    if ".csv" in file.name.lower():
+    if CSV_NAME.search(str(path)):
         fail(str(path), "a text, with a word in each line and tabs before its forms", "a CSV table")
     for number, line in enumerate(read_lines(file, str(path), is_text=False), 1):
         word, *forms = map(str.strip, line.lstrip().split("\t"))

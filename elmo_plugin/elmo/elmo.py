@@ -56,7 +56,7 @@ PART_BATCHES = 4
 MOST_MIXES = 1000
 
 FORM_OF_MIXES = {"num_output_representations": 1, "do_layer_norm": False, "use_top_only": False}
-"""The parameters with which trained mixes are loaded, with their defaults."""
+"""The parameters of `Elmo` that decide which weights its mixes have, with their defaults."""
 
 CHOICES: dict[Any, Callable[[list[Tensor]], Tensor]] = {
     "all": torch.stack,
@@ -228,7 +228,7 @@ class Elmo(BiLMLayers):
         states = elmo._state_of_mixes(), loaded.mixes.state
         own, trained = ({name: x.shape for name, x in state.items()} for state in states)
         if own != trained:
-            fail(loaded.mixes.source, f"mixes as it says, with {', '.join(own)}", list(trained))
+            fail(loaded.mixes.source, f"the mixes of its settings, {', '.join(own)}", list(trained))
         elmo.load_state_dict(loaded.mixes.state, strict=False)
         return elmo
 

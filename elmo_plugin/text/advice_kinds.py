@@ -5,7 +5,9 @@ from typing import NamedTuple
 N_EXAMPLES = 3
 """Number of different words in a warning. A few words of a name are no reason for one."""
 
-RAW_SPLITS = "; raw=True, or --raw of elmo, score and uses, splits English text into tokens"
+RAW_SPLITS = (
+    "; raw=True, or --raw of the commands elmo, score and uses, splits English text into tokens"
+)
 """The end of a message about text that was not split so."""
 
 

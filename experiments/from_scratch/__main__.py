@@ -35,6 +35,7 @@ CONFIG = ROOT / "training_configs" / "bilm.jsonnet"
 DIM = 512
 """The cells of that config's biLM; with others, its projection and its filters grow as much."""
 MINUTES = 1, 2, 4, 8, 16, 32, 64
+"""CPU minutes at which a copy of a transformer is measured."""
 
 
 def of_transformer(
@@ -116,7 +117,8 @@ def main() -> None:
         is_bilm = kind == "elmo"
         own = models.add_parser(kind, help=name)
         own.add_argument("--tokens", type=int, help="of the training text")
-        own.add_argument("--dim", type=int, default=DIM if is_bilm else 128)
+        size = "cells of the LSTMs" if is_bilm else "size of the vectors"
+        own.add_argument("--dim", type=int, default=DIM if is_bilm else 128, help=size)
         own.add_argument("--dropout", type=float, default=0.0 if is_bilm else 0.1)
         own.add_argument("--seed", type=int, default=0)
         own.add_argument("--results", type=Path, default=FILE)
@@ -125,7 +127,8 @@ def main() -> None:
         else:
             own.add_argument("--layers", type=int, default=2)
             own.add_argument("--rate", type=float, default=1e-3)
-            own.add_argument("--minutes", type=float, nargs="+", default=MINUTES)
+            copied = "CPU minutes at which a copy is measured"
+            own.add_argument("--minutes", type=float, nargs="+", default=MINUTES, help=copied)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()  # as in the biLM's config

@@ -308,6 +308,7 @@ def test_labels_of_any_clustering(two: Two, kind: str) -> None:
     assert found == pytest.approx(expected) and expected > 0.001
     for first, second in ([], []), ([], values), ([-1], [None]), (["-1.0"], ["1.0"]):
         assert np.isnan(meanings.jensen_shannon_divergence(first, second))
+    assert meanings.jensen_shannon_divergence(["sense 1"], ["sense 1.0"]) == 1
     row = changes(old.assign(sense=-1), new, labels="sense", permutations=9).iloc[0]
     assert row[["jsd", "jsd_p"]].isna().all() and row["apd_p"] > 0
 

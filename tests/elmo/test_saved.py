@@ -144,7 +144,7 @@ def test_what_cannot_be_saved(bilm_files: BiLMFiles, tmp_path: Path) -> None:
         ("[]", r"an object, found \[\]"),
         ({"mixes": {"scalar_mix_0.gamma": "1"}}, r"scalar_mix_0\.gamma: .*finite number"),
         ({"mixes": {"scalar_mix_0.gamma": 1e39}}, r"scalar_mix_0\.gamma: .*finite number"),
-        ({"mixes": {"scalar_mix_0.gamma": 1}}, "expected mixes as it says, with scalar_mix_0"),
+        ({"mixes": {"scalar_mix_0.gamma": 1}}, "the mixes of its settings, scalar_mix_0"),
         ({"do_layer_norm": 1}, "do_layer_norm: .*found 1"),
         ({"initial_state": "none"}, "initial_state: expected one of 'carry', "),
     ],

@@ -57,6 +57,7 @@ def test_a_long_field(tmp_path: Path, n: int) -> None:
         ("", r": .* one column sentence, found \[\]$"),
         ("sentence;a\nx;1\n", r": .* one column sentence, found \['sentence;a'\]$"),
         ("sentence,a,sentence\nx,1,y\n", ": .* one column sentence"),
+        ("sentence,a,a\nx,1,2\n", ": .* one column a"),
         ("sentence,a\nx,1\ny\n", r", line 3: expected 2 fields, .* found \['y'\]$"),
         ('sentence,a\n"x\ny",1\n"z\nz",1,2\n', ", line 4: expected 2 fields"),
         ("sentence,a\nx,\n", ", line 2: expected a value in the column a, found ''$"),

@@ -111,6 +111,7 @@ def test_readers_keep_their_indexers():
     [
         "{ type: 'embedding', num_embeddings: 7 }",
         "{ type: 'character_encoding', encoder: { type: 'mine', output_size: 9 } }",
+        "{ type: 'character_encoding', encoder: 'mine' }",
         "{ type: 'character_encoding', encoder: { type: 'mine', embedding_dim: 4 } }",
         "{ type: 'mine', embedding_dim: 4 }",
     ],

@@ -25,6 +25,7 @@ from elmo_plugin.options import BiLMOptions
 from elmo_plugin.plugin.data.data_loader import LazyWindow
 from elmo_plugin.plugin.data.vocabulary import vocabulary_words, word_ids
 from elmo_plugin.plugin.models.transfer import load_pretrained
+from elmo_plugin.plugin.training.optimizer import check_optimizer
 
 
 @Model.register("bilm")
@@ -235,6 +236,8 @@ class BiLMModel(language_model.BiLMWithSoftmax, Model):
         Add the negative log likelihoods to the metrics, and return the loss. Its value is that of
         all processes, because after the end of a process's own rows there are no words.
         """
+        if self.training and self.softmax.sparse_gradients:
+            check_optimizer(self.softmax.parameters())  # in a loop that no `TrainModel` has checked
         n_targets = (targets[0] != IGNORE).sum()
         loss = (sums[0] + sums[1]) / (2 * n_targets.clamp(min=1))
         totals = [(sums[0] + sums[1]) / 2] if self._is_sampled else sums

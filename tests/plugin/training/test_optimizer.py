@@ -15,6 +15,7 @@ from torch.nn.utils import clip_grad_norm_
 from elmo_plugin.checks import InputError
 from elmo_plugin.plugin.training import optimizer
 from tests.compare import assert_close
+from tests.plugin.models.running_text import TEXT, batch, language_model, windows
 from tests.plugin.models.test_training import assert_equal, changed, read, train, train_and_kill
 from tests.plugin.training.test_distributed import (
     as_one,
@@ -101,6 +102,15 @@ def test_steps_are_the_dense_ones(scale, options):
             assert_close(found, expected, atol=1e-6, what=f"{name} after step {step}")
     assert not read.all()
     assert torch.equal(sparse.table[~read], before.table[~read])
+
+
+def test_another_optimizer_is_refused():
+    """The message names the expected optimizer, and what to do with the trainer's grad_norm."""
+    model = language_model(n_negative_samples=4, sparse_gradients=True)
+    window = windows(TEXT, 4)[0]
+    with pytest.raises(InputError, match=r"expected .* \"clipped_adagrad\".* grad_norm: false"):
+        model(**batch(window))
+    model.eval()(**batch(window))  # what no optimizer has to do with
 
 
 def test_the_trainer_does_not_clip_rows_that_are_exchanged_later(monkeypatch):
